@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from schemas.replica_assignment import ReplicaAssignment, without
 from schemas.rows import Broker, Key
-from schemas.znodes import Assignment, MalformedZnodeError, State, TopicPartition
+from schemas.znode_codecs import Assignment, MalformedZnodeError, State, TopicPartition
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 Corresponds to the `decode` methods of `kafka.zk.ZkData` of 3.9, with `kafka.utils.Json`: most of them treat data that
 is not JSON as empty, and throw on JSON of another shape. An exception during a controller's start ends that controller,
-and the next one as well. `schemas.znodes` is stricter, so every znode found here is in quarantine.
+and the next one as well. `schemas.znode_codecs` is stricter, so every znode found here is in quarantine.
 """
 
 import re
@@ -12,9 +12,9 @@ from types import NoneType
 from typing import Any, Final
 
 from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
+from schemas.znode_codecs import FORBIDDEN
 from schemas.znode_json import SECURITY_PROTOCOLS
 from schemas.znode_paths import BROKER_IDS, TOPICS
-from schemas.znodes import FORBIDDEN
 
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 _INT_LIMIT: Final = 2**31

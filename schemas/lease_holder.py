@@ -6,7 +6,7 @@ The lease is a znode or a row of the warehouse; the messages about it are the sa
 import msgspec
 from msgspec import Struct
 
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 
 class LeaseHolder(Struct, frozen=True):

@@ -16,7 +16,7 @@ from msgspec import Struct
 from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind, RequestKind
 from schemas.metadata_names import IN_KRAFT, IN_ZOOKEEPER, MetadataNames
 from schemas.text import partition_name
-from schemas.znodes import Endpoint, State
+from schemas.znode_codecs import Endpoint, State
 
 CONTROL: Final = "control"
 """Parameter that marks the plan of a `surveyor control` cycle; its value is the controller epoch."""

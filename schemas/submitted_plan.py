@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.lease_holder import LeaseHolder
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 
 class PlanResult(Struct, frozen=True):

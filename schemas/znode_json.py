@@ -1,7 +1,7 @@
 """The JSON of Kafka's znodes: required fields, types and ranges.
 
 A field with a default here may be absent. Null is allowed only where Kafka writes it, in `host` and `rack`. Unknown
-fields are ignored, so znodes of later versions can be read. `schemas.znodes` converts these into values.
+fields are ignored, so znodes of later versions can be read. `schemas.znode_codecs` converts these into values.
 """
 
 from typing import Annotated, Final

@@ -14,7 +14,7 @@ from jobs.controller.controller_node import broker_endpoints, served_listeners
 from jobs.core.errors import RefusedError
 from jobs.runtime.console import LogLine
 from schemas.rows import BrokerConfig
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 
 @dataclass(slots=True)

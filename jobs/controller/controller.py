@@ -57,7 +57,7 @@ from schemas.enums import Outcome
 from schemas.plan import RowOutcome
 from schemas.rows import Key, Snapshot
 from schemas.text import pluralise
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 
 def _ignore(_: float) -> None:

@@ -15,8 +15,8 @@ from jobs.core.addresses import is_loopback
 from jobs.core.errors import RefusedError
 from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER
 from schemas.rows import Broker, BrokerConfig
+from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT
-from schemas.znodes import Endpoint
 
 INTER_BROKER: Final = "inter.broker.listener.name"
 INTER_BROKER_PROTOCOL: Final = "security.inter.broker.protocol"

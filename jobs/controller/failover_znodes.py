@@ -28,7 +28,7 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES
 from schemas.broker_protocol import Protocol
-from schemas.znodes import MalformedZnodeError, decode_assignment, encode_assignment
+from schemas.znode_codecs import MalformedZnodeError, decode_assignment, encode_assignment
 
 FEATURES_SINCE: Final = Protocol(2, 7, 0)
 """First protocol version with /feature (`MetadataVersion.isFeatureVersioningSupported`)."""

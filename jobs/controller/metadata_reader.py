@@ -34,7 +34,7 @@ from jobs.runtime.console import log
 from schemas.enums import UNKNOWN_EPOCH, RequestKind
 from schemas.partition_info import PartitionInfo
 from schemas.rows import Broker, Key, ZnodeRequest
-from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, State, decode_state, read_config
+from schemas.znode_codecs import FORBIDDEN_REASON, MalformedZnodeError, State, decode_state, read_config
 
 _OF_TOPIC: Final = f"{TOPICS}/"
 

@@ -19,7 +19,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from schemas.rows import Key
 from schemas.text import pluralise
-from schemas.znodes import MalformedZnodeError, decode_assignment, encode_assignment
+from schemas.znode_codecs import MalformedZnodeError, decode_assignment, encode_assignment
 
 
 @dataclass(slots=True)

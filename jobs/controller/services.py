@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.adapters.request_server.authentication import (
+from jobs.adapters.request_server.listen_config import PROTOCOL, ListenConfig, Security, listener_key
+from jobs.adapters.request_server.sasl_mechanisms import (
     SCRAM,
     Credentials,
     RefusedCredentialsError,
     ScramCredential,
 )
-from jobs.adapters.request_server.listen_config import PROTOCOL, ListenConfig, Security, listener_key
 from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession
 from jobs.adapters.zookeeper.scram_users import scram_credential
@@ -31,8 +31,8 @@ from jobs.core.errors import SurveyorError
 from jobs.runtime.console import log
 from schemas.broker_configs import AUTHORIZER
 from schemas.rows import Broker, BrokerConfig
+from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT
-from schemas.znodes import Endpoint
 
 REACH_SECONDS: Final = 2.0
 """Seconds for a connection to our own advertised address."""

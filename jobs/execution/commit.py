@@ -46,7 +46,7 @@ from schemas.enums import Outcome, PlanStatus
 from schemas.plan import Plan
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.text import pluralise
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 _POLL_SECONDS: Final = 0.2
 

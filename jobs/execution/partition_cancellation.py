@@ -45,7 +45,7 @@ from schemas import reasons
 from schemas.enums import Outcome, Step
 from schemas.rows import Key
 from schemas.text import LINES_SHOWN, pluralise
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
 

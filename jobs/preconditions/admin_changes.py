@@ -29,7 +29,7 @@ from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.plan import RowOutcome
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 
 def judge_for_admin(

@@ -28,7 +28,7 @@ from schemas.enums import Action, PlanStatus, RejectionCode
 from schemas.plan import Plan
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, PlanRow
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from schemas.enums import NO_LEADER, Action, OperationKind, Outcome
 from schemas.plan import Plan
 from schemas.rows import Change, Key, Operation, PlanRow
 from schemas.text import abbreviate
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 
 def change_status(

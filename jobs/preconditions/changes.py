@@ -13,7 +13,7 @@ from schemas.current_state import CurrentPartition, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Key
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 
 def split_due(

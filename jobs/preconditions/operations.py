@@ -23,7 +23,7 @@ from schemas.operation_data import (
 from schemas.plan import RowOutcome
 from schemas.rows import Operation
 from schemas.topic_configs import conflicts
-from schemas.znodes import MalformedZnodeError, TopicPartition
+from schemas.znode_codecs import MalformedZnodeError, TopicPartition
 
 _Judged = tuple[Outcome, str] | None
 

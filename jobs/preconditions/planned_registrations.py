@@ -12,7 +12,7 @@ from typing import Final
 from planner.reassignment.partition_registration import PartitionRegistration
 from schemas.current_state import CurrentPartition
 from schemas.rows import Change, Key
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from schemas.current_state import CurrentPartition, CurrentReassignments, Curren
 from schemas.enums import Action
 from schemas.plan import Plan
 from schemas.rows import Change, Key
+from schemas.znode_codecs import MalformedZnodeError
 from schemas.znode_paths import REASSIGN_PARTITIONS
-from schemas.znodes import MalformedZnodeError
 
 
 def reassignments_of(plan: Plan) -> list[Change]:

@@ -28,7 +28,7 @@ from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
 from schemas.plan import RowOutcome
 from schemas.rows import Change, Key, PlanRow
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 R = TypeVar("R", bound=PlanRow)
 

@@ -57,20 +57,20 @@ class PlacedBroker(Protocol):
 B = TypeVar("B", bound=PlacedBroker)
 
 
-def cluster_page(at: Summaries, now: datetime) -> str:
+def cluster_page(summaries: Summaries, now: datetime) -> str:
     """Return the page as HTML."""
     return render(
         "cluster.html",
-        about=about(at.warehouse.cluster, at.snapshot, now),
-        health=health_facts(at.typed_rows(ClusterSummary)[0]),
-        brokers=_brokers(at),
-        imbalance=_imbalance(at),
-        leaders=_leaders(at),
-        trouble=unhealthy_partitions(at),
-        plans=plans(at),
-        commits=commits(at),
-        is_cut=bool(at.only),
-        whatif=_whatif(at),
+        about=about(summaries.warehouse.cluster, summaries.snapshot, now),
+        health=health_facts(summaries.typed_rows(ClusterSummary)[0]),
+        brokers=_brokers(summaries),
+        imbalance=_imbalance(summaries),
+        leaders=_leaders(summaries),
+        trouble=unhealthy_partitions(summaries),
+        plans=plans(summaries),
+        commits=commits(summaries),
+        is_cut=bool(summaries.only),
+        whatif=_whatif(summaries),
     )
 
 
@@ -95,11 +95,11 @@ def health_facts(summary: ClusterSummary) -> list[Fact]:
     ]
 
 
-def _brokers(at: Summaries) -> dict[str, Any]:
-    brokers = at.typed_rows(BrokerLeadership)
+def _brokers(summaries: Summaries) -> dict[str, Any]:
+    brokers = summaries.typed_rows(BrokerLeadership)
     shown = sorted(brokers, key=attrgetter("leaders", "replicas"), reverse=True)[:BROKERS_DRAWN]
     groups = [Group(broker_name(row), led_and_held(row)) for row in sorted(shown, key=attrgetter("broker_id"))]
-    table = at.query(
+    table = summaries.query(
         "SELECT broker_id::VARCHAR AS broker, coalesce(rack, '') AS rack, coalesce(host, '') AS host, "
         "yes_or_no(registered) AS registered, leaders, preferred, replicas, out_of_sync FROM leadership",
         "leadership",
@@ -143,17 +143,17 @@ class OverallImbalance(Struct, frozen=True, kw_only=True):
     threshold: float | None
 
 
-def _imbalance(at: Summaries) -> dict[str, Any]:
+def _imbalance(summaries: Summaries) -> dict[str, Any]:
     by_snapshot = structs_of(
         OverallImbalance,
-        at.query(
+        summaries.query(
             "SELECT snapshot_id, taken_at, sum(not_led) / sum(preferred_partitions) AS overall, max(ratio) AS worst, "
             "max(threshold) AS threshold FROM imbalance_history GROUP BY ALL ORDER BY snapshot_id",
             "imbalance_history",
         ),
     )
     overall = by_snapshot[-SNAPSHOTS_DRAWN:]
-    table = at.query(
+    table = summaries.query(
         """
         SELECT
             snapshot_id AS snapshot, at_second(taken_at) AS taken_at, broker_id::VARCHAR AS broker,
@@ -192,10 +192,10 @@ def cell_of(row: RecordedLeadership) -> Cell:
     return Cell(row.leaders, row.presence if row.presence in ABSENCES else "")
 
 
-def _leaders(at: Summaries) -> dict[str, Any]:
-    recorded = structs_of(RecordedLeadership, at.newest_rows(RecordedLeadership.VIEW, SNAPSHOTS_DRAWN))
+def _leaders(summaries: Summaries) -> dict[str, Any]:
+    recorded = structs_of(RecordedLeadership, summaries.newest_rows(RecordedLeadership.VIEW, SNAPSHOTS_DRAWN))
     newest = {row.snapshot_id: _place(row) for row in recorded}
-    taken = at.query("SELECT count(*) AS taken FROM snapshots")["taken"][0].as_py()
+    taken = summaries.query("SELECT count(*) AS taken FROM snapshots")["taken"][0].as_py()
     cells: dict[int, list[Cell]] = defaultdict(list)
     for row in recorded:
         cells[row.broker_id].append(cell_of(row))
@@ -213,13 +213,13 @@ def _leaders(at: Summaries) -> dict[str, Any]:
         if rows
         else None,
         "cut": f"The chart shows {cut}." if cut else "",
-        "table": leaders_over_time(at),
+        "table": leaders_over_time(summaries),
     }
 
 
-def leaders_over_time(at: Summaries) -> EmbeddedTable:
+def leaders_over_time(summaries: Summaries) -> EmbeddedTable:
     """Return the leaders of each partition over time, the newest change first."""
-    rows = at.query(
+    rows = summaries.query(
         """
         SELECT
             named(topic, partition) AS partition, led_by(leader) AS leader,
@@ -235,8 +235,8 @@ def leaders_over_time(at: Summaries) -> EmbeddedTable:
     return EmbeddedTable("leaders", "Leaders of each partition", rows, ("leader", "before"), ("seen",), more)
 
 
-def unhealthy_partitions(at: Summaries) -> EmbeddedTable:
-    rows = at.query(
+def unhealthy_partitions(summaries: Summaries) -> EmbeddedTable:
+    rows = summaries.query(
         """
         SELECT
             named(topic, partition) AS partition, partition_state AS state, led_by(leader) AS leader,
@@ -251,8 +251,8 @@ def unhealthy_partitions(at: Summaries) -> EmbeddedTable:
     return EmbeddedTable("trouble", "Unhealthy partitions", rows, brokers, ("state", "under_min_isr"), more)
 
 
-def plans(at: Summaries) -> EmbeddedTable:
-    rows = at.query(
+def plans(summaries: Summaries) -> EmbeddedTable:
+    rows = summaries.query(
         """
         SELECT
             plan_id AS plan, array_to_string(names, ', ') AS names, kind,
@@ -268,9 +268,9 @@ def plans(at: Summaries) -> EmbeddedTable:
     return EmbeddedTable("plans", "Plans, the newest first", rows, choices=("kind", "status"), more=more)
 
 
-def commits(at: Summaries) -> EmbeddedTable:
+def commits(summaries: Summaries) -> EmbeddedTable:
     """Return the commits of the view, the newest first, with secrets in messages masked."""
-    rows = at.query(
+    rows = summaries.query(
         """
         SELECT
             plan_id AS plan, attempt, kind || coalesce(' of ' || plan_kind, '') AS kind, outcome,
@@ -302,18 +302,18 @@ _WHATIF: Final = (
 )
 
 
-def _whatif(at: Summaries) -> dict[str, Any]:
+def _whatif(summaries: Summaries) -> dict[str, Any]:
     """Return the worst rows of each kind of loss, at this snapshot or at the last one simulated before it."""
-    number = at.snapshot.snapshot_id
-    simulated_on = _newest_simulations(at.warehouse, number)
+    number = summaries.snapshot.snapshot_id
+    simulated_on = _newest_simulations(summaries.warehouse, number)
     result: dict[str, Any] = {"not_asked": [], "tables": []}
     for lose in FailureScenario:
         newest = simulated_on.get(lose.value)
         if newest is None:
-            command = f"surveyor whatif --cluster {quote(at.warehouse.cluster)} --lose {lose.value}"
+            command = f"surveyor whatif --cluster {quote(summaries.warehouse.cluster)} --lose {lose.value}"
             result["not_asked"].append({"lose": lose.value, "command": command})
             continue
-        rows = at.warehouse.read("whatif", ("snapshot_id", "=", newest), ("lose", "=", lose.value))
+        rows = summaries.warehouse.read("whatif", ("snapshot_id", "=", newest), ("lose", "=", lose.value))
         simulated = typed(LossImpact, rows)
         worst = sorted(range(len(simulated)), key=lambda place: _severity(simulated[place]))[:WORST]
         when = "" if newest == number else f", on snapshot {newest}"

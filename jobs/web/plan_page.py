@@ -55,7 +55,7 @@ class PlanTables:
 
     row: PlanRecord
     changes: StoredRows
-    at: Summaries
+    summaries: Summaries
     snapshot: Snapshot
     is_whole: bool
     """Whether the snapshot still exists; if not, the cluster is derived from the plan's rows."""
@@ -75,13 +75,13 @@ class PlanTables:
         except UsageError:
             snapshot = Snapshot(snapshot_id=row.snapshot_id, cluster_id=row.cluster_id, taken_at=row.created_at)
             is_whole = False
-        at = Summaries(warehouse, snapshot, {"commits": of_plan})
-        at.add("plan_changes", changes.table)
-        at.add("plan_operations", rows["operations"])
-        at.add("plan_rejections", rows["rejections"])
+        summaries = Summaries(warehouse, snapshot, {"commits": of_plan})
+        summaries.add("plan_changes", changes.table)
+        summaries.add("plan_operations", rows["operations"])
+        summaries.add("plan_rejections", rows["rejections"])
         if not is_whole:
-            _add_what_the_plan_knows(at, row)
-        return cls(row, changes, at, snapshot, is_whole, PlanSelection(warehouse, row, RowFilter()))
+            _add_what_the_plan_knows(summaries, row)
+        return cls(row, changes, summaries, snapshot, is_whole, PlanSelection(warehouse, row, RowFilter()))
 
 
 def _refuse_edited(row: PlanRecord, rows: dict[str, pa.Table]) -> None:
@@ -93,31 +93,31 @@ def _refuse_edited(row: PlanRecord, rows: dict[str, pa.Table]) -> None:
         )
 
 
-def _add_what_the_plan_knows(at: Summaries, row: PlanRecord) -> None:
+def _add_what_the_plan_knows(summaries: Summaries, row: PlanRecord) -> None:
     """Add tables in place of a deleted snapshot: the brokers that were live, and the partitions that change."""
     brokers = [broker.broker_id for broker in row.brokers]
     nothing = pa.nulls(len(brokers), pa.string())
     known = pa.table({"broker_id": pa.array(brokers, pa.int32()), "host": nothing, "rack": nothing})
-    at.add("brokers", known)
-    at.add("brokers_last_seen", known.slice(0, 0))
-    partitions = at.query(
+    summaries.add("brokers", known)
+    summaries.add("brokers_last_seen", known.slice(0, 0))
+    partitions = summaries.query(
         "SELECT topic, partition, arg_min(replicas_before, wave) AS replicas, "
         "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr "
         "FROM plan_changes GROUP BY topic, partition"
     )
     unknown = {field.name: pa.nulls(partitions.num_rows, field.type) for field in schema_of("partitions")}
-    at.add("partitions", pa.table(unknown | {name: partitions[name] for name in partitions.column_names}))
-    at.add("topics", schema_of("topics").empty_table())
+    summaries.add("partitions", pa.table(unknown | {name: partitions[name] for name in partitions.column_names}))
+    summaries.add("topics", schema_of("topics").empty_table())
 
 
 def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
     """Return the page as HTML, with a warning if the plan is too old for a commit."""
     row = plan.row
-    copied = stored_volume(plan.at.warehouse, plan.changes)
+    copied = stored_volume(plan.summaries.warehouse, plan.changes)
     counts = count_changes(plan.changes)
     return render(
         "plan.html",
-        about=about(plan.at.warehouse.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
+        about=about(plan.summaries.warehouse.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
         plan={
             "title": row.title,
             "kind": row.kind,
@@ -137,7 +137,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         operations=operations_table(plan),
         rejections=rejections_table(plan),
         evidence=_evidence(plan.review),
-        commits=commits(plan.at),
+        commits=commits(plan.summaries),
         commands=[f"surveyor {command}" for command in commands_of(row, settings.typed.get("throttle", ()))],
     )
 
@@ -192,7 +192,7 @@ def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterat
     """Return the warnings: those of age and status, then deletions, then those of the rows."""
     yield from _commit_obstacles(plan, now, max_age_hours)
     yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
-    if outage := outage_left_by(plan.at.warehouse, plan.row):
+    if outage := outage_left_by(plan.summaries.warehouse, plan.row):
         yield outage.sentence
     yield from map(masked_text, plan.review.warnings(plan.changes))
 
@@ -210,7 +210,7 @@ def _commit_obstacles(plan: PlanTables, now: datetime, max_age_hours: float) -> 
     if now - row.created_at > timedelta(hours=max_age_hours):
         age = format_duration((now - row.created_at).total_seconds())
         yield f"this plan is {age} old, and a commit refuses plans older than {max_age_hours:g} h; plan again"
-    newest = last_snapshot(plan.at.warehouse)
+    newest = last_snapshot(plan.summaries.warehouse)
     if newest is not None and newest.snapshot_id > row.snapshot_id:
         yield (
             f"this plan is on snapshot {row.snapshot_id}, and the newest is {newest.snapshot_id}: "
@@ -233,7 +233,7 @@ def sums_of(plan: PlanTables, counts: ChangeCounts, copied: Volume, rate: int | 
     return [
         fact("changes", row.changes),
         *actions,
-        fact("operations on topics", plan.at.query("SELECT * FROM plan_operations").num_rows),
+        fact("operations on topics", plan.summaries.query("SELECT * FROM plan_operations").num_rows),
         fact("replicas copied", row.moves),
         *known,
         alarming("rejected", row.rejected, "warn"),
@@ -302,7 +302,7 @@ class BrokerChange(Struct, frozen=True, kw_only=True):
 
 def before_and_after(plan: PlanTables) -> list[BrokerChange]:
     """Return the leaders and replicas of each broker before and after."""
-    return structs_of(BrokerChange, plan.at.query(_BEFORE_AND_AFTER, "leadership"))
+    return structs_of(BrokerChange, plan.summaries.query(_BEFORE_AND_AFTER, "leadership"))
 
 
 def _brokers(plan: PlanTables) -> dict[str, Any]:
@@ -359,7 +359,7 @@ def _chart(title: str, groups: Sequence[Group], shown: Shown | None = None) -> R
 
 def changes_table(plan: PlanTables) -> EmbeddedTable:
     """Return all changes, in commit order."""
-    rows = plan.at.query(
+    rows = plan.summaries.query(
         """
         SELECT
             named(topic, partition) AS partition, action, wave,
@@ -375,14 +375,14 @@ def changes_table(plan: PlanTables) -> EmbeddedTable:
 
 
 def operations_table(plan: PlanTables) -> EmbeddedTable:
-    rows = plan.at.query("SELECT sequence, kind, topic, data FROM plan_operations ORDER BY sequence")
+    rows = plan.summaries.query("SELECT sequence, kind, topic, data FROM plan_operations ORDER BY sequence")
     texts = zip(rows["kind"].to_pylist(), rows["data"].to_pylist(), strict=True)
     data = pa.array([masked_json(shown_data(kind, text)) for kind, text in texts], pa.string())
     return EmbeddedTable("operations", "Operations", rows.set_column(3, "data", data), choices=("kind",))
 
 
 def rejections_table(plan: PlanTables) -> EmbeddedTable:
-    rows = plan.at.query(
+    rows = plan.summaries.query(
         """
         SELECT named(topic, partition) AS partition, action, code, reason
         FROM plan_rejections ORDER BY topic, plan_rejections.partition

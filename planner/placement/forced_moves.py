@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from planner.placement.model import PlacementModel, refuse_rows
-from planner.placement.problem import NO_BROKER, Bools, Ints, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent, replicas_by_rack, spanned
 from planner.placement.replica_arrays import count_replicas, is_in_row
+from planner.placement.types import NO_BROKER, Bools, Ints, PlacementGoal
 from schemas import reasons
 from schemas.enums import LintCode
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partitions, PlacementError, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, given_up, spanned
 from planner.placement.removal_order import in_sync_of, in_sync_to_keep, removal_ranks
 from planner.placement.replica_arrays import arrivals, count_replicas
+from planner.placement.types import NO_BROKER, Bools, Brokers, Ints, Partitions, PlacementError, PlacementGoal
 from schemas import reasons
 from schemas.enums import LintCode, RejectionCode
 from schemas.text import pluralise

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partitions, Placement
+from planner.placement.types import NO_BROKER, Bools, Brokers, Ints, Partitions, Placement
 from planner.placement.waves import Waves
 from schemas.rows import PlanRecord
 

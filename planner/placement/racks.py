@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from planner.placement.problem import Bools, Ints
+from planner.placement.types import Bools, Ints
 
 NO_RACK: Final = -1
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
 from planner.placement.replica_arrays import is_in_row
+from planner.placement.types import NO_BROKER, Bools, Ints, Partitions
 
 IN_SYNC: Final = 0
 LAGGING: Final = 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.placement.problem import NO_BROKER, Bools, Ints
+from planner.placement.types import NO_BROKER, Bools, Ints
 
 
 def is_in_row(some: Ints, others: Ints) -> Bools:

@@ -12,9 +12,9 @@ import numpy as np
 
 from planner.placement.balancing.augmenting_paths import fill_lowest
 from planner.placement.model import PlacementModel, copies
-from planner.placement.problem import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
+from planner.placement.types import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, PlacementGoal
 from schemas import reasons
 from schemas.text import pluralise
 

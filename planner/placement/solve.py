@@ -30,7 +30,9 @@ from planner.placement.balancing.shortest_paths import reachable
 from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.forced_moves import apply
 from planner.placement.model import PlacementModel, broker_indexes, copies, copies_by_row, model_of
-from planner.placement.problem import (
+from planner.placement.removal_order import is_kept
+from planner.placement.result import SearchResult, placement_of, shortage
+from planner.placement.types import (
     NO_BROKER,
     Bools,
     Brokers,
@@ -40,8 +42,6 @@ from planner.placement.problem import (
     PlacementError,
     PlacementGoal,
 )
-from planner.placement.removal_order import is_kept
-from planner.placement.result import SearchResult, placement_of, shortage
 from schemas import reasons
 from schemas.text import join_ids, pluralise
 

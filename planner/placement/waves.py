@@ -13,10 +13,10 @@ from typing import Self
 
 import numpy as np
 
-from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions, Placement, PlacementError
 from planner.placement.racks import NO_RACK, crowding, spanned
 from planner.placement.removal_order import in_sync_of
 from planner.placement.replica_arrays import arrivals, is_in_row
+from planner.placement.types import NO_BROKER, Bools, Ints, Partitions, Placement, PlacementError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Any, Self
 from tests.airflow.home import NO_AIRFLOW, PREPARED_BY, PYTHON, ROOT, variables
 
 EXIT_SECONDS = 120
-PATIENCE = 900.0
+TIMEOUT_SECONDS = 900.0
 """Seconds for the answer: a run of a DAG takes less than a minute on a machine that is not busy."""
 
 
@@ -97,7 +97,7 @@ class InsideAirflow:
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        watchdog = Timer(PATIENCE, self._process.kill)
+        watchdog = Timer(TIMEOUT_SECONDS, self._process.kill)
         watchdog.start()
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()

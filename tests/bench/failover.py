@@ -26,12 +26,12 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
-from schemas.znodes import TopicPartition
+from schemas.znode_codecs import TopicPartition
 from tests.bench.clusters.real_brokers import (
     HEAP,
     MILLISECOND,
-    PATIENCE,
     SETTINGS,
+    TIMEOUT_SECONDS,
     controller,
     healed,
     made,
@@ -111,7 +111,7 @@ def _back(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicP
         since = client.exists(registration).ctime * MILLISECOND
         until(lambda: all(state and VICTIM in state.isr for _, state in states(client, places)), 1.0)
         seconds: float = max(written_at(read_states(client, places))) - since
-        cluster.brokers[VICTIM].wait_ready(PATIENCE)
+        cluster.brokers[VICTIM].wait_ready(TIMEOUT_SECONDS)
         healed(client, places)
     return seconds
 

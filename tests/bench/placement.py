@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.problem import Brokers, Partitions, Placement, PlacementGoal
 from planner.placement.racks import spanned
 from planner.placement.solve import place
+from planner.placement.types import Brokers, Partitions, Placement, PlacementGoal
 from tests.bench.figures import Figure, seconds_of
 
 BROKERS: Final = 100

@@ -27,7 +27,7 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.snapshot import take_snapshot
-from schemas.znodes import decode_state
+from schemas.znode_codecs import decode_state
 from tests.bench.clusters.synthetic import Cluster, cluster
 from tests.bench.figures import Cost, Driver, Figure, growths, median_of, seconds_of, timed
 

@@ -24,7 +24,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
-from schemas.znodes import TopicPartition
+from schemas.znode_codecs import TopicPartition
 from tests.bench.clusters.real_brokers import SETTINGS, TOPIC_SIZE, healed, made, states, until
 from tests.bench.failover import VICTIM, let_another_control, running_controller
 from tests.bench.figures import Figure

@@ -28,13 +28,13 @@ from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
-from schemas.znodes import TopicPartition, decode_state
+from schemas.znode_codecs import TopicPartition, decode_state
 from tests.bench.clusters.real_brokers import (
     HEAP,
     MILLISECOND,
     OURS,
-    PATIENCE,
     SETTINGS,
+    TIMEOUT_SECONDS,
     controller,
     healed,
     made,
@@ -65,7 +65,7 @@ def bench_takeover(partitions: int) -> Iterator[Figure]:
             kafkas = _until_first_write(client, places, dead)
         with progress("the broker comes back"):
             dead.start()
-            dead.wait_ready(PATIENCE)
+            dead.wait_ready(TIMEOUT_SECONDS)
             healed(client, places)
         dead, other, third = _roles(cluster, client)
         with (

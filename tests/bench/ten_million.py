@@ -32,7 +32,7 @@ from jobs.repositories.snapshots import STATE_TABLES
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.columns import TABLE_COLUMNS
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.bench.clusters.synthetic import TOPIC_SIZE, Cluster, cluster, state_path
 from tests.bench.cold import run_command
 from tests.bench.dashboard import opened_dashboard

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     BrokerRegistration,
     Controller,

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
 from schemas.kafka_decode_failures import impact_of
-from schemas.znodes import (
+from schemas.znode_codecs import (
     BrokerRegistration,
     Controller,
     Endpoint,

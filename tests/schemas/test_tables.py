@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from schemas.plan_digest import HASHED
 from schemas.rows import BrokerEpoch, Change, Operation, TableRow, Voter
 from schemas.tables import CHECKS, KEY_COLUMNS, SPARK_SCHEMAS
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 IDS: Final = "array<int>"
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from schemas.znodes import MalformedZnodeError, decode_assignment, encode_assignment, read_assignment
+from schemas.znode_codecs import MalformedZnodeError, decode_assignment, encode_assignment, read_assignment
 
 HEAD: Final = '{"version":3,"partitions":{"0":[1,2]},"adding_replicas":'
 WITH_ID: Final = HEAD + '{},"removing_replicas":{},"topic_id":%s}'

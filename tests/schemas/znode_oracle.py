@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     BrokerRegistration,
     Controller,

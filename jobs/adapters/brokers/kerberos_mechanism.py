@@ -15,7 +15,7 @@ LOGIN: Final = "sasl_kerberos_name"
 """kafka-python's setting of an object for its mechanism, here a KerberosLogin."""
 
 
-class KerberosMechanism(SaslMechanism):  # type: ignore[misc] # kafka-python is untyped
+class BrokerGssapi(SaslMechanism):  # type: ignore[misc] # kafka-python is untyped
     """One authentication at the broker on `host`; errors are KerberosError."""
 
     def __init__(self, **config: Any) -> None:  # noqa: ANN401 - kafka-python's settings
@@ -46,4 +46,4 @@ class KerberosMechanism(SaslMechanism):  # type: ignore[misc] # kafka-python is 
         return f"Authenticated as {self._principal} via SASL / GSSAPI"
 
 
-register_sasl_mechanism(GSSAPI, KerberosMechanism, overwrite=True)
+register_sasl_mechanism(GSSAPI, BrokerGssapi, overwrite=True)

@@ -16,8 +16,8 @@ from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import UsageError
 from jobs.core.option_places import COMMAND_CONFIG, place_of, value_at
 from schemas.rows import Broker
+from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
-from schemas.znodes import Endpoint
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, GSSAPI)

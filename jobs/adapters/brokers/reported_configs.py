@@ -27,7 +27,7 @@ from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, CREATE_PO
 from schemas.kafka_decode_failures import impact_of
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
-from schemas.znodes import MalformedZnodeError, read_config
+from schemas.znode_codecs import MalformedZnodeError, read_config
 
 BrokerSettings = dict[str, str | None]
 """Values that a broker returned, by name; names that it did not return are missing."""

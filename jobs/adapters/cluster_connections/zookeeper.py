@@ -21,7 +21,7 @@ from jobs.core.errors import SurveyorError
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import Change, Key, Operation
-from schemas.znodes import MalformedZnodeError, decode_config
+from schemas.znode_codecs import MalformedZnodeError, decode_config
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from jobs.adapters.kraft.session import Session
 from schemas.enums import RequestKind
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Broker, Key, ZnodeRequest
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 REASSIGNMENTS: Final = "ListPartitionReassignments"
 """The request that lists running reassignments; in `requests` and `quarantine` it stands for their znode."""

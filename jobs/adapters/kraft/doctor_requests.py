@@ -11,7 +11,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.kraft.cluster import METADATA_VERSION
 from schemas.rows import Broker
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 _WITH_FEATURES: Final = 3
 """First version of ApiVersions that reports features (Kafka 2.7)."""

@@ -33,7 +33,7 @@ from schemas.current_state import (
     TopicSettings,
 )
 from schemas.rows import Key, Operation
-from schemas.znodes import Assignment, MalformedZnodeError, UnreadPartition
+from schemas.znode_codecs import Assignment, MalformedZnodeError, UnreadPartition
 
 SETTLING_SECONDS: Final = 0.1
 MAX_READINGS: Final = 20

@@ -15,7 +15,6 @@ from struct import pack, unpack
 from typing import Any, Final, TypeVar
 
 from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
-from jobs.adapters.request_server.authentication import Credentials
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
 from jobs.adapters.request_server.listen_config import Binding
 from jobs.adapters.request_server.messages import (
@@ -42,6 +41,7 @@ from jobs.adapters.request_server.sasl_authenticator import (
     failed_response,
     require_allowed,
 )
+from jobs.adapters.request_server.sasl_mechanisms import Credentials
 from jobs.core.logs import module_logger
 from schemas.znode_json import PLAINTEXT
 

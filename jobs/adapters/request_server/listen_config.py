@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.request_server.api_handler import ServerListener
-from jobs.adapters.request_server.authentication import CLIENT_MECHANISMS, MECHANISMS, PLAIN
+from jobs.adapters.request_server.sasl_mechanisms import CLIENT_MECHANISMS, MECHANISMS, PLAIN
 from jobs.core.addresses import parse_address
 from jobs.core.errors import UsageError
 from jobs.core.properties import (

@@ -10,15 +10,15 @@ from typing import Final
 
 from jobs.adapters.kio_imports import ErrorCode, SaslHandshakeResponse
 from jobs.adapters.request_server.api_handler import ApiMessage
-from jobs.adapters.request_server.authentication import (
+from jobs.adapters.request_server.listen_config import OPTION, PRINCIPALS, Security
+from jobs.adapters.request_server.messages import SASL_AUTHENTICATE, MalformedRequestError, response_entity
+from jobs.adapters.request_server.sasl_mechanisms import (
     Credentials,
     RefusedCredentialsError,
     SaslExchange,
     ScramCredential,
     exchange_of,
 )
-from jobs.adapters.request_server.listen_config import OPTION, PRINCIPALS, Security
-from jobs.adapters.request_server.messages import SASL_AUTHENTICATE, MalformedRequestError, response_entity
 
 MAX_SHOWN_NAME: Final = 100
 """Characters of a user's name in the log."""

@@ -12,7 +12,6 @@ from threading import Thread
 from typing import Final
 
 from jobs.adapters.request_server.api_handler import ApiHandler
-from jobs.adapters.request_server.authentication import Credentials
 from jobs.adapters.request_server.connection import Connection, ConnectionContext
 from jobs.adapters.request_server.connection_quotas import (
     CLIENT_SHARE,
@@ -25,10 +24,11 @@ from jobs.adapters.request_server.listen_config import Binding, ListenConfig
 from jobs.adapters.request_server.messages import MalformedRequestError
 from jobs.adapters.request_server.processing_quota import ProcessingQuota
 from jobs.adapters.request_server.sasl_authenticator import AuthenticationError
+from jobs.adapters.request_server.sasl_mechanisms import Credentials
 from jobs.core.errors import UsageError
 from jobs.core.logs import module_logger
 from schemas.text import pluralise
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 _LOG: Final = module_logger(__name__)
 

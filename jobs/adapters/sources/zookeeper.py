@@ -26,7 +26,7 @@ from jobs.adapters.zookeeper.topics import read_topic_rows
 from schemas.partition_info import PartitionInfo
 from schemas.rows import Broker, QuarantinedZnode
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
-from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, decode_config
+from schemas.znode_codecs import FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 TOPICS_PER_COUNT: Final = 1000
 """Topics whose partitions are counted before each check of the limit."""

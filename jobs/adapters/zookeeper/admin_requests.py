@@ -29,7 +29,7 @@ from jobs.core.errors import RefusedError, SurveyorError
 from schemas.current_state import Targets
 from schemas.rows import Key
 from schemas.text import partition_name
-from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
+from schemas.znode_codecs import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
 MAX_REQUEST_BYTES: Final = 900_000
 """Bytes of one request: ZooKeeper accepts packets of 1 MB (jute.maxbuffer), which include paths and headers."""

@@ -20,7 +20,7 @@ from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decode_failures import ignored_reassignment, impact_of
 from schemas.rows import Broker, QuarantinedZnode, ZnodeRequest, topics_queued_for_deletion
-from schemas.znodes import (
+from schemas.znode_codecs import (
     FORBIDDEN,
     FORBIDDEN_REASON,
     BrokerRegistration,

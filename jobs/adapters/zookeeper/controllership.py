@@ -36,8 +36,8 @@ from jobs.core.migration_signs import refuse_migration
 from jobs.core.signals import interrupted
 from schemas import reasons
 from schemas.enums import NO_CONTROLLER
+from schemas.znode_codecs import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 from schemas.znode_json import LAST_EPOCH
-from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 
 RELEASE_TIMEOUT_SECONDS: Final = 15.0
 """Seconds to wait until another Surveyor releases /controller; a killed process keeps it for SESSION_TIMEOUT."""

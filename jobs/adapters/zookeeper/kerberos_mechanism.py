@@ -10,7 +10,7 @@ from jobs.adapters.kerberos.gssapi_exchange import GssapiExchange
 from jobs.adapters.kerberos.login import GSSAPI, KerberosLogin
 
 
-class KerberosMechanism(mechanisms.Mechanism):  # type: ignore[misc] # puresasl is untyped
+class ZooKeeperGssapi(mechanisms.Mechanism):  # type: ignore[misc] # puresasl is untyped
     """One authentication; kazoo reports its errors as AuthFailedError, and the login keeps their reason."""
 
     name = GSSAPI
@@ -28,4 +28,4 @@ class KerberosMechanism(mechanisms.Mechanism):  # type: ignore[misc] # puresasl 
         """Do nothing: the context has no password."""
 
 
-mechanisms.mechanisms[GSSAPI] = KerberosMechanism
+mechanisms.mechanisms[GSSAPI] = ZooKeeperGssapi

@@ -33,7 +33,7 @@ from jobs.core.errors import UnreadableError
 from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
-from schemas.znodes import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
+from schemas.znode_codecs import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 CLIENTS: Final = "/config/clients"
 IPS: Final = "/config/ips"

@@ -34,7 +34,7 @@ from kazoo.protocol.states import ZnodeStat
 from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, Znode, await_result, forbidden, servers_of
 from jobs.core.errors import UnreadableError
 from schemas.enums import UNKNOWN_EPOCH, UNKNOWN_VERSION
-from schemas.znodes import FORBIDDEN
+from schemas.znode_codecs import FORBIDDEN
 
 MAX_BATCH_ZNODES: Final = 500
 """Maximum number of znodes per request."""

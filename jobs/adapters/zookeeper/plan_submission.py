@@ -17,7 +17,7 @@ from jobs.core.errors import RefusedError
 from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of
 from schemas.lease_holder import LeaseHolder, decode_holder, encode_holder
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted
-from schemas.znodes import MalformedZnodeError
+from schemas.znode_codecs import MalformedZnodeError
 
 RESIDENT: Final = "/surveyor/control"
 PLANS: Final = "/surveyor/plans"

@@ -37,7 +37,7 @@ from schemas.current_state import (
 )
 from schemas.replica_assignment import is_reassigned, target
 from schemas.rows import Change, Key, Operation
-from schemas.znodes import (
+from schemas.znode_codecs import (
     FORBIDDEN,
     Assignment,
     MalformedZnodeError,

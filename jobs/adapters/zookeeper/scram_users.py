@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.request_server.authentication import ScramCredential
+from jobs.adapters.request_server.sasl_mechanisms import ScramCredential
 from jobs.adapters.zookeeper.connection import read, with_retries
-from schemas.znodes import read_config
+from schemas.znode_codecs import read_config
 
 USERS: Final = "/config/users"
 

@@ -1,7 +1,7 @@
 """The Python Data Source `zookeeper`: Spark splits a znode tree into ranges that executors read in parallel.
 
 `spark.read.format("zookeeper").option("zookeeper", "host:port/chroot").load()` returns one row per topic, partition
-and znode that could not be decoded (`READ`); the reader decodes with `schemas.znodes`. With
+and znode that could not be decoded (`READ`); the reader decodes with `schemas.znode_codecs`. With
 `.option("path", "/brokers/topics")` it returns the raw znodes below that path (`ZNODES`), `depth` levels of them
 (default 1). `tasks` is the number of ranges. `config` is the connection's configuration file (`--zookeeper-config`),
 which must exist on every host that runs an executor. Every connection calls `sync` first, and the ranges are spread

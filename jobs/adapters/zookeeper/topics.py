@@ -22,8 +22,7 @@ from jobs.adapters.zookeeper.precondition_reader import state_path
 from schemas.enums import NO_LEADER
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import QuarantinedZnode
-from schemas.znode_json import LAST_EPOCH
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     MalformedZnodeError,
     check_topic_name,
@@ -32,6 +31,7 @@ from schemas.znodes import (
     read_assignment,
     read_config,
 )
+from schemas.znode_json import LAST_EPOCH
 
 PARTITIONS_PER_CHUNK: Final = 50_000
 """Partitions in memory at a time; this bounds a reader's memory."""

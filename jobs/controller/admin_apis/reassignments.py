@@ -30,7 +30,7 @@ from schemas.enums import RequestKind
 from schemas.partition_info import PartitionInfo
 from schemas.replica_assignment import is_broker_list, without
 from schemas.rows import Key
-from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
+from schemas.znode_codecs import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 
 ALTER_REASSIGNMENTS: Final = 45
 LIST_REASSIGNMENTS: Final = 46

@@ -22,7 +22,7 @@ from jobs.execution.batch.topic_znodes import too_large
 from schemas import reasons
 from schemas.broker_protocol import Protocol
 from schemas.rows import BrokerConfig
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 POLL_SECONDS: Final = 0.02
 """Seconds between the first two looks at what the cycle has done; the interval grows with the wait."""

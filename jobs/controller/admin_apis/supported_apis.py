@@ -5,7 +5,8 @@ from typing import Final
 
 from jobs.adapters.request_server.api_handler import ApiMessage, Caller
 from jobs.adapters.request_server.messages import response_entity
-from jobs.controller.admin_apis.broker_level_requests import (
+from jobs.controller.admin_apis.cluster_metadata import METADATA, brokers_metadata
+from jobs.controller.admin_apis.controller_as_broker import (
     ALTER_CONFIGS,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
@@ -19,7 +20,6 @@ from jobs.controller.admin_apis.broker_level_requests import (
     list_groups,
     list_transactions,
 )
-from jobs.controller.admin_apis.cluster_metadata import METADATA, brokers_metadata
 from jobs.controller.admin_apis.reassignments import (
     ALTER_REASSIGNMENTS,
     ELECT_LEADERS,

@@ -37,7 +37,7 @@ from schemas.enums import METADATA_TOPIC
 from schemas.replica_assignment import is_reassigned
 from schemas.rows import Key
 from schemas.topic_configs import DELETION_ENABLED, boolean, config_name_faults, conflicts, value_faults
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     MalformedZnodeError,
     check_topic_name,

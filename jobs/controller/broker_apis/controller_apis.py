@@ -16,13 +16,13 @@ from kazoo.exceptions import KazooException
 
 from jobs.adapters.request_server.api_handler import ApiMessage, Caller, ServerListener
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.admin_apis.broker_level_requests import concerns_controller
 from jobs.controller.admin_apis.cluster_metadata import (
     METADATA,
     METADATA_VERSIONS,
     REDIRECTED_VERSIONS,
     asks_for_brokers,
 )
+from jobs.controller.admin_apis.controller_as_broker import concerns_controller
 from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.admin_apis.supported_apis import CONFIG_VERSIONS, WAITING, handle_admin, refusal_of
 from jobs.controller.admin_apis.supported_apis import VERSIONS as ADMIN_VERSIONS
@@ -48,8 +48,8 @@ from jobs.controller.context import ControllerContext
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.logs import module_logger
 from schemas.response_codes import STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
+from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT
-from schemas.znodes import Endpoint
 
 _LOG: Final = module_logger(__name__)
 

@@ -31,7 +31,7 @@ from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, 
 from schemas.partition_info import PartitionInfo
 from schemas.response_codes import NO_ERROR, STALE_BROKER_EPOCH
 from schemas.rows import Key
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 
 _LOG: Final = module_logger(__name__)
 

@@ -35,7 +35,7 @@ from schemas.current_state import CurrentTopic
 from schemas.enums import Action
 from schemas.plan import RowOutcome
 from schemas.rows import Change, Key
-from schemas.znodes import TopicPartition
+from schemas.znode_codecs import TopicPartition
 
 REQUESTABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
 """Actions that have a request in /admin."""

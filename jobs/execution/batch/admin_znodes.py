@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetDat
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import children_of
 from schemas.rows import Key
-from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
+from schemas.znode_codecs import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 
 _MAX_DELETES_PER_MULTI: Final = 1000
 """Maximum number of znodes that one multi deletes."""

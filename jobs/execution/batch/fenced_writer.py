@@ -35,8 +35,8 @@ from schemas import reasons
 from schemas.enums import Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
+from schemas.znode_codecs import MalformedZnodeError
 from schemas.znode_json import LAST_EPOCH
-from schemas.znodes import MalformedZnodeError
 
 MAX_BATCH_CHANGES: Final = 1000
 """Maximum number of changes in a multi; its bytes are limited as well."""

@@ -29,7 +29,7 @@ from jobs.core.signals import interrupted
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.rows import Broker, Change
 from schemas.text import broker_list, join_ids, partition_name, pluralise
-from schemas.znodes import MalformedZnodeError, decode_state
+from schemas.znode_codecs import MalformedZnodeError, decode_state
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
 """Steps by which our epoch is raised after each refusal; they grow because brokers do not return the epoch they

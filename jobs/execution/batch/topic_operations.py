@@ -31,7 +31,7 @@ from schemas.enums import OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, RemovedTopic, WithdrawnElection, WithdrawnReassignment, data_of
 from schemas.plan import RowOutcome
 from schemas.rows import Operation
-from schemas.znodes import encode_config, encode_config_change
+from schemas.znode_codecs import encode_config, encode_config_change
 
 _MAX_ATTEMPTS: Final = 3
 

@@ -24,8 +24,7 @@ from schemas.enums import OperationKind
 from schemas.operation_data import CreatedTopic, data_of
 from schemas.plan import Plan
 from schemas.rows import Change, Operation
-from schemas.znode_paths import ZNODE_LIMIT_REASON
-from schemas.znodes import (
+from schemas.znode_codecs import (
     WITH_IDS,
     WITHOUT_IDS,
     Assignment,
@@ -34,6 +33,7 @@ from schemas.znodes import (
     encode_config,
     read_assignment,
 )
+from schemas.znode_paths import ZNODE_LIMIT_REASON
 
 MAX_ZNODE_BYTES: Final = 1_000_000
 """Maximum bytes of a topic with its config: jute.maxbuffer (1,048,575) less room for the checks in the same multi."""

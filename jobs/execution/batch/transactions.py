@@ -20,7 +20,7 @@ from jobs.execution.batch.topic_znodes import TopicZnodes, with_assignments
 from jobs.preconditions.changes import adds_partition, reassigns
 from schemas.enums import NO_VERSION
 from schemas.rows import Change
-from schemas.znodes import encode_state
+from schemas.znode_codecs import encode_state
 
 MULTI_BYTES: Final = 1 << 19
 """Maximum bytes of a multi of states: half of jute.maxbuffer (1 MB), beyond which servers close the connection."""

@@ -26,7 +26,8 @@ from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, unread_i
 from jobs.runtime.console import log
 from planner.columns.change_rows import as_rejections
 from planner.placement.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
-from planner.placement.problem import (
+from planner.placement.solve import evaluate_given, place
+from planner.placement.types import (
     MAX_ROWS_NAMED,
     NO_BROKER,
     Bools,
@@ -37,7 +38,6 @@ from planner.placement.problem import (
     PlacementError,
     PlacementGoal,
 )
-from planner.placement.solve import evaluate_given, place
 from planner.placement.waves import WaveLimits, Waves, cut_into_waves, fewest_waves
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, RejectionCode

@@ -21,8 +21,8 @@ from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, UnreadMetadat
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of, unread_in
 from jobs.runtime.console import log
-from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
 from planner.placement.replica_arrays import is_in_row, padded
+from planner.placement.types import NO_BROKER, Bools, Ints, Partitions
 from schemas.enums import NO_LEADER
 from schemas.rows import Topic
 

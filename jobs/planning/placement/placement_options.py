@@ -16,7 +16,7 @@ from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
-from planner.placement.problem import PlacementGoal
+from planner.placement.types import PlacementGoal
 from planner.placement.waves import WaveLimits
 from schemas.text import join_ids
 

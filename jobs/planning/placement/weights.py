@@ -28,7 +28,7 @@ from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.console import log
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
-from planner.placement.problem import NO_BROKER, Ints, Partitions
+from planner.placement.types import NO_BROKER, Ints, Partitions
 from schemas.text import MAX_PARTITIONS_NAMED
 
 UNKNOWN_SIZE: Final = -1

@@ -9,7 +9,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
 from schemas.replica_assignment import is_reassigned
 from schemas.rows import Partition, Topic
-from schemas.znodes import MalformedZnodeError, check_topic_name
+from schemas.znode_codecs import MalformedZnodeError, check_topic_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from jobs.runtime.input_files import assignment_faults, read_new_topics
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.enums import METADATA_TOPIC
 from schemas.topic_configs import conflicts
-from schemas.znodes import Assignment, encode_assignment, metric_name
+from schemas.znode_codecs import Assignment, encode_assignment, metric_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

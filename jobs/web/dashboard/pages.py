@@ -130,7 +130,7 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     st.subheader(plain(f"Plan {chosen.row.title}: {chosen.row.kind}, {chosen.row.status}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
         st.warning(plain(warning))
-    copied = stored_volume(chosen.at.warehouse, chosen.changes)
+    copied = stored_volume(chosen.summaries.warehouse, chosen.changes)
     cards(sums_of(chosen, count_changes(chosen.changes), copied, None))
     figures = figures_of_page(chosen.row, copied, None)
     for rows_shown in ([span._asdict() for span in figures.spans], figures.waves):

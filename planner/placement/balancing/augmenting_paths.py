@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from planner.placement.balancing.shortest_paths import COSTS, cheapest_paths, path, reachable
-from planner.placement.problem import Bools, Ints
+from planner.placement.types import Bools, Ints
 
 UNLIMITED: Final = 1 << 60
 MIN_RECIPIENTS: Final = 16

@@ -12,8 +12,8 @@ import numpy as np
 from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.forced_moves import allowed_brokers
 from planner.placement.model import PlacementModel, copies
-from planner.placement.problem import NO_BROKER, Bools, Ints, PlacementGoal
 from planner.placement.replica_arrays import arrivals, count_bytes
+from planner.placement.types import NO_BROKER, Bools, Ints, PlacementGoal
 
 TOLERANCE_DIVISOR: Final = 100
 """Brokers within 1/100 of the mean count as even; the last bytes would cost the most moves."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from planner.placement.balancing.shortest_paths import arcs
 from planner.placement.model import PlacementModel, topic_load
-from planner.placement.problem import NO_BROKER, Bools, Ints
 from planner.placement.racks import crowding, only_in_rack, replicas_by_rack, spanned
 from planner.placement.removal_order import is_kept
 from planner.placement.replica_arrays import arrivals, is_in_row
+from planner.placement.types import NO_BROKER, Bools, Ints
 
 ROWS_PER_BATCH: Final = 1 << 15
 """Rows counted at once, to limit memory."""

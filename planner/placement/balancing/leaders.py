@@ -13,8 +13,8 @@ import numpy as np
 from planner.placement.balancing.augmenting_paths import descend
 from planner.placement.balancing.shortest_paths import arcs
 from planner.placement.model import PlacementModel, dense_numbers
-from planner.placement.problem import NO_BROKER, Bools, Ints, PlacementGoal
 from planner.placement.replica_arrays import arrivals, count_leaders
+from planner.placement.types import NO_BROKER, Bools, Ints, PlacementGoal
 
 
 class LeaderGraph:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.problem import Bools, Ints
+from planner.placement.types import Bools, Ints
 
 COSTS: Final = (-1, 0, 1)
 NO_ARC: Final = 1 << 40

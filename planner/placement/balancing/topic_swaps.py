@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from planner.placement.model import PlacementModel, topic_load
-from planner.placement.problem import Bools, Ints
 from planner.placement.racks import NO_RACK
 from planner.placement.replica_arrays import arrivals
+from planner.placement.types import Bools, Ints
 
 MAX_REPLICAS_TRIED: Final = 5_000
 """Maximum number of replicas for which a partner is searched."""

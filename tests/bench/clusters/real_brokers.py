@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import Znode, read
 from jobs.adapters.zookeeper.multi_read import read_many
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     State,
     TopicPartition,
@@ -28,7 +28,7 @@ HEAP: Final = "1500m"
 """12,000 replicas fill 512 MB, and a broker then does little but look for more, for minutes."""
 OURS: Final = 2147483647
 TOPIC_SIZE: Final = 100
-PATIENCE: Final = 600.0
+TIMEOUT_SECONDS: Final = 600.0
 MILLISECOND: Final = 0.001
 
 
@@ -60,10 +60,10 @@ def written_at(znodes: Sequence[Znode]) -> list[float]:
 
 def until(holds: Callable[[], bool], pause: float = 0.02) -> float:
     """Wait; return when it was."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not holds():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {PATIENCE:g} s")
+            raise TimeoutError(f"not within {TIMEOUT_SECONDS:g} s")
         time.sleep(pause)
     return time.monotonic()
 

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient, TransactionRequest
 from jobs.adapters.embedded.processes import four_letter_word
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.runtime.progress import progress
-from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
 
 BROKER_COUNT: Final = 100
 TOPIC_SIZE: Final = 100

@@ -11,7 +11,7 @@ from jobs.advice.outage import Outage, outage_left_by, outage_now
 from planner.leadership.last_in_sync import BrokerStart, StartOrder
 from schemas.enums import NO_LEADER, PlanKind, PlanStatus
 from schemas.rows import PlanRecord, Snapshot
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

@@ -16,8 +16,8 @@ from jobs.adapters.delta.warehouse import SEE_DOCTOR, Warehouse
 from jobs.checks.common_checks import CheckStatus
 from jobs.cli import app
 from jobs.core.errors import UnreadableError
-from schemas.znodes import State as PartitionState
-from schemas.znodes import encode_state
+from schemas.znode_codecs import State as PartitionState
+from schemas.znode_codecs import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.unsecured_tokens import unsecured_token
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker

@@ -15,7 +15,7 @@ from jobs.checks.common_checks import CheckResult, CheckStatus
 from jobs.checks.migration_check import MigrationFacts, TopicFacts, migration_checks
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Broker
-from schemas.znodes import Controller
+from schemas.znode_codecs import Controller
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -18,7 +18,7 @@ from jobs.console_output.cluster_tables import BROKER_COLUMNS
 from jobs.core.arrow_rows import StoredRows, as_rows
 from schemas.enums import NO_LEADER
 from schemas.rows import LastSeenBroker, Row
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

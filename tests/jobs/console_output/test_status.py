@@ -26,7 +26,7 @@ from jobs.repositories.warehouse_status import missing_since
 from jobs.runtime.settings import CONTROLLER_ID, ClusterConf, Settings
 from schemas.enums import NO_LEADER
 from schemas.rows import LastSeenBroker
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

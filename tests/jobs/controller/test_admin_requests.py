@@ -18,7 +18,7 @@ from jobs.controller.metadata_reader import MetadataChanges, MetadataReader
 from jobs.controller.zk_watches import ZkWatches
 from schemas.enums import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     State,
     TopicPartition,

@@ -17,7 +17,7 @@ from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller import ResidentController
 from jobs.core import logs
 from jobs.core.errors import ExitCode
-from schemas.znodes import Assignment, decode_controller, encode_assignment, encode_controller
+from schemas.znode_codecs import Assignment, decode_controller, encode_assignment, encode_controller
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

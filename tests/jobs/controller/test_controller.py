@@ -18,7 +18,7 @@ from jobs.repositories.plans.commit_rows import AuditEntry
 from schemas.enums import Step
 from schemas.plan import RowOutcome
 from schemas.rows import Change, Key
-from schemas.znodes import (
+from schemas.znode_codecs import (
     State,
     TopicPartition,
     encode_partitions,

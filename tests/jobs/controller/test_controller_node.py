@@ -16,7 +16,7 @@ from jobs.controller.controller_node import (
 )
 from jobs.core.errors import RefusedError
 from schemas.rows import Broker, BrokerConfig
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.planner.frames import broker_config
 
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"

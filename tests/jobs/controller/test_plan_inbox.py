@@ -32,7 +32,7 @@ from schemas.lease_holder import LeaseHolder
 from schemas.plan import RowOutcome
 from schemas.rows import Change, DrainedBroker, Snapshot
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
-from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
+from schemas.znode_codecs import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import drain_watches, run_until_quiet

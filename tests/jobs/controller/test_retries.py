@@ -9,7 +9,7 @@ from jobs.controller.broker_requests import retries
 from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS, MAX_RETRIES, RetryBatch, RetryQueue
 from jobs.controller.controller import ResidentController
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
-from schemas.znodes import TopicPartition, encode_partitions
+from schemas.znode_codecs import TopicPartition, encode_partitions
 from tests.jobs.controller.model.network import ModelResponse
 from tests.jobs.controller.test_auto_rebalance import context_of
 from tests.jobs.support.controllers.recorded_log import RecordedLog

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.controller.controller import ResidentController
 from schemas.enums import NO_LEADER
-from schemas.znodes import State, encode_config_change, encode_state
+from schemas.znode_codecs import State, encode_config_change, encode_state
 from tests.jobs.support.controllers.resident import initialize, put_assignment, requests_to, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 

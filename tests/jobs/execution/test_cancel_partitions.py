@@ -17,7 +17,7 @@ from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from schemas.lease_holder import encode_holder
-from schemas.znodes import Assignment, encode_assignment
+from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, delay_once
 from tests.jobs.support.rows.empty_tables import lay_tables

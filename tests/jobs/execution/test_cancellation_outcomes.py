@@ -15,7 +15,7 @@ from schemas.current_state import CurrentPartition, CurrentTopic, Decoded, Leade
 from schemas.enums import Outcome
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change
-from schemas.znodes import Assignment
+from schemas.znode_codecs import Assignment
 from tests.typed_rows import typed
 
 STATE: Final = "replicas [1, 2]"

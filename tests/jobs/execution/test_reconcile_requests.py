@@ -20,7 +20,7 @@ from jobs.runtime.settings import Settings
 from schemas.enums import OperationKind, Outcome, PlanKind
 from schemas.plan import Plan
 from schemas.rows import Change, Operation, Row
-from schemas.znodes import State, decode_partitions, encode_state
+from schemas.znode_codecs import State, decode_partitions, encode_state
 from tests.docs.command_checks import fault
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held_controllership import commit_held

@@ -13,7 +13,7 @@ from jobs.repositories.broker_responses import event_lines, failed_replicas, rec
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.snapshots import find_snapshot
 from schemas.enums import NO_LEADER
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker

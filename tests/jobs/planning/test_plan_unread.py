@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path

@@ -10,7 +10,7 @@ import pytest
 from jobs.planning.restart_facts import RestartFacts, read_facts
 from jobs.runtime.settings import Settings
 from schemas.rows import Voter
-from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_config, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, TOPIC_ID, KafkaTree, registration, state_path

@@ -12,7 +12,7 @@ from jobs.preconditions.admin_changes import judge_for_admin
 from jobs.preconditions.changes import Preconditions
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, Row
-from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from jobs.preconditions.change_status import current_evenness
 from schemas.current_state import CurrentPartition, CurrentTopic, Decoded, LeaderAndIsr
-from schemas.znodes import Assignment
+from schemas.znode_codecs import Assignment
 
 
 def test_partitions_of_the_plan_replace_those_of_the_snapshot() -> None:

@@ -18,7 +18,7 @@ from jobs.repositories.stored_rows import read_rows
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from schemas.plan import Plan
 from schemas.rows import Change
-from schemas.znodes import encode_config
+from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation

@@ -7,7 +7,7 @@ from jobs.preconditions.wave_outcomes import read_back
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Action, Outcome
 from schemas.rows import Change
-from schemas.znodes import Assignment
+from schemas.znode_codecs import Assignment
 
 PLANNED, OTHER = "KHtsfPk5R_Cc71NtSF0-Vw", "AAAAAAAAAAAAAAAAAAAAAQ"
 

@@ -15,7 +15,7 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import OperationState
 from schemas.enums import OperationKind, Outcome
 from schemas.rows import Operation
-from schemas.znodes import Assignment, encode_assignment
+from schemas.znode_codecs import Assignment, encode_assignment
 
 REASSIGN, ELECTION, EPOCH = "/admin/reassign_partitions", "/admin/preferred_replica_election", "/controller_epoch"
 T, CONFIG, DELETION = "/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"

@@ -15,7 +15,7 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.plan import Plan
 from schemas.rows import Change
-from schemas.znodes import Assignment
+from schemas.znode_codecs import Assignment
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.typed_rows import typed
 

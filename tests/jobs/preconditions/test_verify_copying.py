@@ -6,7 +6,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.copy_progress import PARTITIONS_SHOWN, CopyProgress, copy_figures, copying_lines
 from planner.reassignment.copy_rate import ReplicaCopy, ReplicaKey
 from schemas.enums import Action, PlanKind
-from schemas.znodes import Assignment, encode_assignment
+from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path

@@ -20,7 +20,7 @@ from jobs.runtime.settings import settings_from
 from schemas.enums import Action, Outcome, PlanKind
 from schemas.plan import Plan
 from schemas.rows import Row
-from schemas.znodes import Assignment, encode_assignment
+from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 

@@ -14,7 +14,7 @@ from jobs.snapshots.cluster_view import ClusterView, view_of
 from jobs.snapshots.health import Health, health_of
 from schemas.enums import NO_CONTROLLER, NO_LEADER
 from schemas.rows import Row, Snapshot
-from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.zookeeper.live_view import live_view

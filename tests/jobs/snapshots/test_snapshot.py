@@ -29,7 +29,7 @@ from jobs.snapshots.snapshot import take_snapshot
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.rows import Broker, Snapshot
 from schemas.tables import SPARK_SCHEMAS
-from schemas.znodes import Assignment, encode_assignment
+from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, NO_PORT, TOPIC_ID, KafkaTree, registration

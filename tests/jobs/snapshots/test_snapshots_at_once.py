@@ -36,7 +36,7 @@ from jobs.snapshots.vacuum import vacuum_warehouse
 from jobs.snapshots.writer import SnapshotCounts, SnapshotWriter
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Snapshot
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.shared_spark import way_to

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from schemas.znodes import Assignment, encode_assignment
+from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.kafka_tools import java_of_tools
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually

@@ -30,7 +30,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanStatus
 from schemas.plan import Plan
 from schemas.rows import Row
-from schemas.znodes import Assignment, encode_assignment, encode_epoch, encode_state
+from schemas.znode_codecs import Assignment, encode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation

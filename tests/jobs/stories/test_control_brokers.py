@@ -30,7 +30,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from schemas.znodes import TopicPartition, encode_partitions
+from schemas.znode_codecs import TopicPartition, encode_partitions
 from tests.jobs.stories.control_acts import (
     a_broker_fails_and_starts,
     a_broker_is_drained_and_comes_back,

@@ -31,7 +31,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_brokers
-from schemas.znodes import encode_config
+from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.control_process import (
     OURS,
     ControllerProcess,

@@ -14,7 +14,7 @@ from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.repositories.actor import this_actor
 from schemas.columns import TABLE_COLUMNS
-from schemas.znodes import encode_config
+from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.planned_kafka import (

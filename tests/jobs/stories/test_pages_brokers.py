@@ -22,7 +22,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.cli import app
 from jobs.console_output import status
 from jobs.runtime.metrics_server import MetricsServer
-from schemas.znodes import Assignment, encode_assignment, encode_config
+from schemas.znode_codecs import Assignment, encode_assignment, encode_config
 from tests.docs.blocks import ELSEWHERE, RUN, page_path
 from tests.docs.markdown import code_blocks
 from tests.jobs.support.commands.documented_commands import ROOT, said_here

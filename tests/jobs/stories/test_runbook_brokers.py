@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.cli import app
-from schemas.znodes import decode_assignment
+from schemas.znode_codecs import decode_assignment
 from tests.jobs.support.commands.documented_commands import ROOT, said_here
 from tests.jobs.support.commands.documented_output import rewritten
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
@@ -35,7 +35,7 @@ GONE: Final = 3
 """A broker that is none any more when /controller names it."""
 
 
-class Hands:
+class Machines:
     """Actions on the cluster by operators at the machines, and failures."""
 
     def __init__(self, cluster: EmbeddedCluster, kafka: KafkaTree) -> None:
@@ -115,17 +115,17 @@ class Hands:
 
 
 @pytest.fixture
-def hands(cluster: EmbeddedCluster) -> Iterator[Hands]:
+def machines(cluster: EmbeddedCluster) -> Iterator[Machines]:
     with kafka_tree(cluster) as tree:
-        hands = Hands(cluster, tree)
+        machines = Machines(cluster, tree)
         assert eventually(lambda: broker_in_control(tree))
-        hands.make_topics()
-        yield hands
+        machines.make_topics()
+        yield machines
 
 
 @pytest.mark.usefixtures("spark")
 def test_the_runbook_says_what_commands_answer(
-    hands: Hands, cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     substitutions = {cluster.zookeeper_server.connect: "zk1:2181/kafka", str(tmp_path): "/data"}
     monkeypatch.setenv("SURVEYOR_ZOOKEEPER", cluster.zookeeper_server.connect)
@@ -133,10 +133,10 @@ def test_the_runbook_says_what_commands_answer(
     monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
 
     def answer(heading: str, command: str, *_: object) -> list[str]:
-        hands.bring_about(heading)
+        machines.bring_about(heading)
         words = split(command)
         if words[0] == "ssh":
-            getattr(hands, words[-2])(int(words[1][-1]))
+            getattr(machines, words[-2])(int(words[1][-1]))
             return []
         done = CliRunner().invoke(app, words[1:])
         lines = said_here(done.output, substitutions).splitlines()

@@ -33,7 +33,7 @@ from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from schemas.plan import Plan
 from schemas.tables import SPARK_SCHEMAS
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.jobs.support.commands import commands
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
@@ -65,7 +65,7 @@ OURS: Final = 2147483647
 REFUSED: Final = 23
 
 _BY_SASL: Final = {"security.protocol": "SASL_SSL", "sasl.username": USER, "sasl.password": PASSWORD}
-WAYS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+LOGINS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "PLAIN at the control plane": ("CONTROL", {**_BY_SASL, "sasl.mechanism": "PLAIN"}),
     "SCRAM-SHA-512 at the control plane": ("CONTROL", {**_BY_SASL, "sasl.mechanism": "SCRAM-SHA-512"}),
     "SCRAM-SHA-256": ("USERS", {**_BY_SASL, "sasl.mechanism": "SCRAM-SHA-256"}),
@@ -75,7 +75,7 @@ WAYS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 
 
 @dataclass(frozen=True)
-class Way:
+class ListenerLogin:
     """How a command learns of a listener."""
 
     config: Path
@@ -87,11 +87,11 @@ class Way:
         return ("--command-config", str(self.config), "--conf", str(self.conf))
 
     @property
-    def as_spoken(self) -> Listener:
+    def spoken(self) -> Listener:
         return Listener.of(self.config, self.listener)
 
 
-Ways = dict[str, Way]
+ListenerLogins = dict[str, ListenerLogin]
 
 Secured = tuple[EmbeddedCluster, Certificates]
 
@@ -123,21 +123,21 @@ def knows_controller(broker: EmbeddedKafka) -> bool:
 
 
 @pytest.fixture
-def ways(secured: Secured, tmp_path: Path) -> Ways:
+def logins(secured: Secured, tmp_path: Path) -> ListenerLogins:
     return {
-        way: Way(written(tmp_path, secured[1], way), conf(tmp_path, listener), listener)
-        for way, (listener, _) in WAYS.items()
+        login: ListenerLogin(written(tmp_path, secured[1], login), conf(tmp_path, listener), listener)
+        for login, (listener, _) in LOGINS.items()
     }
 
 
-def written(folder: Path, certificates: Certificates, way: str, **changed: str) -> Path:
-    """The client.properties of a way, but for what was changed; `_` stands for a dot."""
+def written(folder: Path, certificates: Certificates, login: str, **changed: str) -> Path:
+    """The client.properties of a login, but for what was changed; `_` stands for a dot."""
     by_certificate = {"ssl.certificate.location": certificates.client, "ssl.key.location": certificates.client}
-    key_files = {} if "sasl.mechanism" in WAYS[way][1] else {key: str(path) for key, path in by_certificate.items()}
+    key_files = {} if "sasl.mechanism" in LOGINS[login][1] else {key: str(path) for key, path in by_certificate.items()}
     others = {key.replace("_", "."): value for key, value in changed.items()}
     return write_properties(
         folder / f"{len(list(folder.iterdir()))}.properties",
-        {**WAYS[way][1], "ssl.ca.location": str(certificates.ca), **key_files, **others},
+        {**LOGINS[login][1], "ssl.ca.location": str(certificates.ca), **key_files, **others},
     )
 
 
@@ -173,22 +173,26 @@ def refused(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *options: str) -> 
 
 
 def test_leaders_move_over_each_listener(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, caplog: pytest.LogCaptureFixture
+    cluster: EmbeddedCluster,
+    kafka: KafkaTree,
+    surveyor: Surveyor,
+    logins: ListenerLogins,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    create_topic(cluster, kafka, "moves", len(ways))
+    create_topic(cluster, kafka, "moves", len(logins))
     with Traffic(cluster.bootstrap, "moves") as traffic:
-        for partition, way in enumerate(ways.values()):
+        for partition, login in enumerate(logins.values()):
             plan = store_plan(surveyor.warehouse, kafka, [election(kafka, "moves", partition, leader=0)])
-            done = surveyor.apply(kafka.hosts, plan.plan_id, *way.options)
+            done = surveyor.apply(kafka.hosts, plan.plan_id, *login.options)
             assert done.exit_code == 0, done.stderr
             assert "LeaderAndIsr accepted by brokers 0, 1" in done.stderr
             assert PASSWORD not in done.output
 
-    assert [kafka.state("moves", partition).leader for partition in range(len(ways))] == [0] * len(ways)
+    assert [kafka.state("moves", partition).leader for partition in range(len(logins))] == [0] * len(logins)
     assert {row["error"] for row in surveyor.warehouse.rows("answers")} == {0}
     assert traffic.failed == []
-    assert traffic.stored(len(ways)) >= traffic.acknowledged
+    assert traffic.stored(len(logins)) >= traffic.acknowledged
     tables = {name: surveyor.warehouse.rows(name) for name in SPARK_SCHEMAS}
     assert tables["commits"]
     assert PASSWORD not in str(tables)
@@ -196,31 +200,31 @@ def test_leaders_move_over_each_listener(
 
 
 def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
-    cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, ways: Ways
+    cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, logins: ListenerLogins
 ) -> None:
     """Surveyor is the controller throughout, so no broker elects leaders."""
-    create_topic(cluster, kafka, "killed", len(ways))
+    create_topic(cluster, kafka, "killed", len(logins))
     ours = commands.Surveyor(kafka.hosts, Path(warehouse.uri))
     alone: dict[str, Any] = {"isr_after": [0], "leader_and_isr_to": [0], "requires_dead": [1]}
     with Traffic(cluster.bootstrap, "killed") as traffic, controllership(kafka.endpoint, OURS) as held:
         cluster.brokers[1].kill()
         cluster.brokers[1].expire()
-        for partition, way in enumerate(ways.values()):
+        for partition, login in enumerate(logins.values()):
             plan = store_plan(warehouse, kafka, [election(kafka, "killed", partition, leader=0, **alone)])
-            files: dict[str, Any] = {"command_config": way.config, "zookeeper_config": kafka.endpoint.config}
-            done = commit_held(ours, plan.plan_id, held, **files, conf_path=way.conf)
+            files: dict[str, Any] = {"command_config": login.config, "zookeeper_config": kafka.endpoint.config}
+            done = commit_held(ours, plan.plan_id, held, **files, conf_path=login.conf)
             assert done.status == "committed"
 
-    elected = [kafka.state("killed", partition) for partition in range(len(ways))]
+    elected = [kafka.state("killed", partition) for partition in range(len(logins))]
     cluster.brokers[1].restart()
-    assert [(state.leader, state.isr) for state in elected] == [(0, [0])] * len(ways)
+    assert [(state.leader, state.isr) for state in elected] == [(0, [0])] * len(logins)
     assert traffic.failed == []
-    assert traffic.stored(len(ways)) >= traffic.acknowledged
+    assert traffic.stored(len(logins)) >= traffic.acknowledged
 
 
 @pytest.mark.usefixtures("spark")
 def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
-    secured: Secured, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, tmp_path: Path
+    secured: Secured, kafka: KafkaTree, surveyor: Surveyor, logins: ListenerLogins, tmp_path: Path
 ) -> None:
     """It sends requests over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it.
 
@@ -228,11 +232,11 @@ def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
     """
     cluster = secured[0]
     create_topic(cluster, kafka, "theirs", 1)
-    way = ways["SCRAM-SHA-512 at the control plane"]
+    login = logins["SCRAM-SHA-512 at the control plane"]
     made = store_plan(
         surveyor.warehouse, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)]
     )
-    assert surveyor.apply(kafka.hosts, made.plan_id, *way.options).exit_code == 0
+    assert surveyor.apply(kafka.hosts, made.plan_id, *login.options).exit_code == 0
     led = partial(kafka.state, "ours")
     acls = dict[str, list[ACL]]()
 
@@ -249,7 +253,7 @@ def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
 
     listen = listen_options(secured, tmp_path)
     with run_during_control(act):
-        ran = surveyor.run("control", "--apply", "--yes", "--zookeeper", kafka.hosts, *way.options, *listen)
+        ran = surveyor.run("control", "--apply", "--yes", "--zookeeper", kafka.hosts, *login.options, *listen)
     assert ran.exit_code == 130, ran.output
     assert "requests of Kafka's tools at MUTUAL, USERS are refused; the error names the command" in ran.stderr
 
@@ -267,7 +271,7 @@ def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
         assert acls[path] == kafka.client.get_acls(path.format("theirs"))[0]
     assert {tuple(acl.id.scheme for acl in some) for some in acls.values()} == {("sasl", "world")}
     going = deletion(surveyor.warehouse, kafka, "ours")
-    assert surveyor.apply(kafka.hosts, going.plan_id, *way.options).exit_code == 0
+    assert surveyor.apply(kafka.hosts, going.plan_id, *login.options).exit_code == 0
     assert eventually(lambda: kafka.client.exists("/brokers/topics/ours") is None)
     assert PASSWORD not in ran.output
 
@@ -331,15 +335,15 @@ def test_a_refused_or_unauthorized_user_writes_nothing(
     plan = store_plan(surveyor.warehouse, kafka, [election(kafka, "refused", 0, leader=0)])
     control = ("--conf", str(conf(tmp_path, "CONTROL")))
 
-    def error_of(way: str, *options: str, **changed: str) -> str:
-        config = written(tmp_path, secured[1], way, **changed)
+    def error_of(login: str, *options: str, **changed: str) -> str:
+        config = written(tmp_path, secured[1], login, **changed)
         return refused(surveyor, kafka, plan, "--command-config", str(config), *options)
 
     plain = "PLAIN at the control plane"
     assert "ClusterAuthorizationFailed (31)" in error_of(plain, *control, sasl_username=GUEST)
     assert "needs ClusterAction on the Cluster" in error_of(plain, *control, sasl_username=GUEST)
-    for way in (plain, "SCRAM-SHA-512 at the control plane"):
-        assert "SaslAuthenticationFailedError (58)" in error_of(way, *control, sasl_password="wrong")  # noqa: S106 - it is
+    for login in (plain, "SCRAM-SHA-512 at the control plane"):
+        assert "SaslAuthenticationFailedError (58)" in error_of(login, *control, sasl_password="wrong")  # noqa: S106 - it is
     assert "it accepts SCRAM-SHA-256, not PLAIN" in error_of(plain, "--conf", str(conf(tmp_path, "USERS")))
     assert "it does not accept our certificate" in error_of(plain, security_protocol="SSL")
     assert "has no SASL_PLAINTEXT endpoint; it has INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in error_of(
@@ -350,11 +354,11 @@ def test_a_refused_or_unauthorized_user_writes_nothing(
     assert "control_listener" in named
 
 
-def test_a_connection_that_must_authenticate_again_is_opened_again(kafka: KafkaTree, ways: Ways) -> None:
+def test_a_connection_that_must_authenticate_again_is_opened_again(kafka: KafkaTree, logins: ListenerLogins) -> None:
     state = read_cluster(kafka.client)
     batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
 
-    with ChannelManager("test", listener=ways["SCRAM-SHA-256"].as_spoken) as channels:
+    with ChannelManager("test", listener=logins["SCRAM-SHA-256"].spoken) as channels:
         first = deliver(channels, batch, time.monotonic() + 20)
         before = channels.queue_of(0)._connection  # noqa: SLF001
         time.sleep(1.5 * REAUTHENTICATION)
@@ -365,32 +369,36 @@ def test_a_connection_that_must_authenticate_again_is_opened_again(kafka: KafkaT
     assert before is not after
 
 
-def test_a_resident_controller_sends_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
+def test_a_resident_controller_sends_over_its_queues(kafka: KafkaTree, logins: ListenerLogins) -> None:
     state = read_cluster(kafka.client)
     batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
     responses = list[BrokerResponse]()
-    for way in ways.values():
-        queues = ChannelManager("test", responses.append, way.as_spoken)
+    for login in logins.values():
+        queues = ChannelManager("test", responses.append, login.spoken)
         queues.send(batch, live_brokers_to=[0, 1])
         assert eventually(lambda: queues.idle == [0, 1])  # noqa: B023 - called at once
         queues.stop()
 
-    assert [(answer.api, answer.error) for answer in responses] == [("UpdateMetadata", 0)] * 2 * len(ways)
+    assert [(answer.api, answer.error) for answer in responses] == [("UpdateMetadata", 0)] * 2 * len(logins)
 
 
-def test_a_check_of_broker_access_has_no_effect(cluster: EmbeddedCluster, kafka: KafkaTree, ways: Ways) -> None:
+def test_a_check_of_broker_access_has_no_effect(
+    cluster: EmbeddedCluster, kafka: KafkaTree, logins: ListenerLogins
+) -> None:
     """They take it for one that is late, and go by their own controller as before."""
     brokers = read_cluster(kafka.client).brokers
 
-    untold = [unreachable_reasons(brokers, str(OURS), way.as_spoken) for way in ways.values()]
+    untold = [unreachable_reasons(brokers, str(OURS), login.spoken) for login in logins.values()]
 
     create_topic(cluster, kafka, "afterwards", 1)
-    assert untold == [{}] * len(ways)
+    assert untold == [{}] * len(logins)
     late = "StopReplica request with broker epoch 0 smaller than the current broker epoch"
     assert all(late in broker.log_of_this_run() for broker in cluster.brokers.values())
 
 
-def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: KafkaTree, ways: Ways) -> None:
+def test_what_brokers_speak_where_they_are_said_to_speak_something_else(
+    kafka: KafkaTree, logins: ListenerLogins
+) -> None:
     """As behind a proxy that ends TLS, or with listeners registered by mistake."""
     broker = read_cluster(kafka.client).brokers[0]
     ports = {endpoint.listener: endpoint.port for endpoint in broker.endpoints or ()}
@@ -399,27 +407,27 @@ def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: K
         endpoint = Endpoint("L", listener.security_protocol, "127.0.0.1", port)
         return unreachable_reasons([with_values(broker, endpoints=[endpoint])], "test", listener)[0]
 
-    by_certificate = Listener.of(ways["a certificate"].config, None)
+    by_certificate = Listener.of(logins["a certificate"].config, None)
 
     assert "the listener uses TLS, and the request was plain text" in reason(PLAINTEXT_LISTENER, ports["MUTUAL"])
     assert "does that listener use TLS?" in reason(by_certificate, ports["INSIDE"])
 
 
 def test_doctor_checks_that_requests_reach_brokers(
-    kafka: KafkaTree, surveyor: Surveyor, ways: Ways, secured: Secured, tmp_path: Path
+    kafka: KafkaTree, surveyor: Surveyor, logins: ListenerLogins, secured: Secured, tmp_path: Path
 ) -> None:
-    def doctor(way: Way) -> str:
-        done = surveyor.run("doctor", "--zookeeper", kafka.hosts, *way.options)
+    def doctor(login: ListenerLogin) -> str:
+        done = surveyor.run("doctor", "--zookeeper", kafka.hosts, *login.options)
         assert PASSWORD not in done.output
         return " ".join(done.stdout.split())
 
     scram = "SCRAM-SHA-512 at the control plane"
     mistyped = written(tmp_path, secured[1], scram, sasl_password=f"{PASSWORD}?")
-    by_scram = doctor(ways[scram])
+    by_scram = doctor(logins[scram])
 
     assert "settings 2 brokers returned their configs" in by_scram
     assert "every broker can be notified of what batch mode writes" in by_scram
-    assert "the brokers' control-plane listener is CONTROL" in doctor(ways["a certificate"])
+    assert "the brokers' control-plane listener is CONTROL" in doctor(logins["a certificate"])
     assert "(SaslAuthenticationFailedError (58): see sasl.username and sasl.password)" in doctor(
-        replace(ways[scram], config=mistyped)
+        replace(logins[scram], config=mistyped)
     )

@@ -22,7 +22,7 @@ from jobs.runtime.input_files import read_reassignment
 from schemas.enums import NO_LEADER, Action, PlanStatus
 from schemas.plan import Plan
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
-from schemas.znodes import decode_config
+from schemas.znode_codecs import decode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.kafka_tools import java_of_tools
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, topic_metadata

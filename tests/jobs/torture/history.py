@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from schemas.znodes import (
+from schemas.znode_codecs import (
     MalformedZnodeError,
     State,
     decode_controller,

@@ -15,7 +15,7 @@ from kazoo.exceptions import NoNodeError
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import OperationKind, Outcome
 from schemas.rows import Row
-from schemas.znodes import Assignment, State, decode_assignment, decode_config, decode_controller, decode_state
+from schemas.znode_codecs import Assignment, State, decode_assignment, decode_config, decode_controller, decode_state
 from tests.jobs.torture.history import DELETIONS, ELECTIONS, ORDERS, History, StateWrite
 from tests.jobs.torture.torture_cluster import BROKERS, TortureCluster
 

@@ -90,7 +90,7 @@ def _throttled(cluster: KRaftTortureCluster, topics: Collection[str]) -> Iterato
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseSpan:
     """A lease from its first row until it was released, taken or ran out; in seconds since 1970."""
 
     token: str
@@ -104,7 +104,7 @@ def lease_version(warehouse: Warehouse) -> int:
     return warehouse.opened("leases").version() if warehouse.has("leases") else -1
 
 
-def leases(warehouse: Warehouse, since: int = -1) -> tuple[list[Held], list[str]]:
+def leases(warehouse: Warehouse, since: int = -1) -> tuple[list[LeaseSpan], list[str]]:
     """Read the leases from the versions of the table after `since`, and what is wrong: one taken before another's end.
 
     The times of earlier versions may be those of a clock that was set.
@@ -112,7 +112,7 @@ def leases(warehouse: Warehouse, since: int = -1) -> tuple[list[Held], list[str]
     if not warehouse.has("leases"):
         return [], []
     table = DeltaTable(warehouse.path("leases"))
-    held: list[Held] = []
+    held: list[LeaseSpan] = []
     wrong: list[str] = []
     latest: tuple[Row, float, float] | None = None
     entries = [entry for entry in table.history() if int(entry["version"]) > since]
@@ -123,13 +123,13 @@ def leases(warehouse: Warehouse, since: int = -1) -> tuple[list[Held], list[str]
             before, taken, deadline = latest
             if row is not None and at < deadline:
                 wrong.append(f"{row['holder']} took the lease at {at}, and that of {before['holder']} ends {deadline}")
-            held.append(Held(before["token"], decode_holder(before["holder"].encode()), taken, min(at, deadline)))
+            held.append(LeaseSpan(before["token"], decode_holder(before["holder"].encode()), taken, min(at, deadline)))
             latest = None
         if row is not None:
             latest = row, at if latest is None else latest[1], row["deadline"].replace(tzinfo=UTC).timestamp()
     if latest is not None:
         row, taken, deadline = latest
-        held.append(Held(row["token"], decode_holder(row["holder"].encode()), taken, deadline))
+        held.append(LeaseSpan(row["token"], decode_holder(row["holder"].encode()), taken, deadline))
     return held, wrong
 
 
@@ -206,7 +206,7 @@ def executed_twice(
 
 
 def outside_lease(
-    history: MetadataHistory, held: Collection[Held], foreign: Iterable[Requested], since: float = 0.0
+    history: MetadataHistory, held: Collection[LeaseSpan], foreign: Iterable[Requested], since: float = 0.0
 ) -> list[str]:
     """Return moves that no other client requested, and that the controller got while no command had the lease.
 

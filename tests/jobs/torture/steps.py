@@ -47,7 +47,7 @@ DOCUMENTED: Final = {-9, *(ExitCode.DONE, ExitCode.ERROR, ExitCode.FENCED, ExitC
     ExitCode.RUNNING,
 }
 SLOW, FAST = "300KB/s", "50MB/s"
-_PATIENCE: Final = 300.0
+_TIMEOUT_SECONDS: Final = 300.0
 _TRIES: Final = 5
 
 
@@ -117,10 +117,10 @@ class Steps(ABC):
     def ended(self, run: Run) -> int:
         """Wait for a process and return its exit code, which must be a documented one."""
         try:
-            code = run.process.wait(_PATIENCE)
+            code = run.process.wait(_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             run.process.kill()
-            self.wrong.append(f"it did not end within {_PATIENCE:g} s: {run.output}")
+            self.wrong.append(f"it did not end within {_TIMEOUT_SECONDS:g} s: {run.output}")
             return run.process.wait()
         if code not in DOCUMENTED or "Traceback" in run.output:
             self.wrong.append(f"it ended with {code}: {run.output}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.znodes import State, TopicPartition, encode_controller, encode_epoch, encode_partitions, encode_state
+from schemas.znode_codecs import State, TopicPartition, encode_controller, encode_epoch, encode_partitions, encode_state
 from tests.jobs.torture.history import DELETIONS, ORDERS, History
 from tests.jobs.torture.torture_cluster import SURVEYOR_IDS
 from tests.jobs.torture.zookeeper_log import CHECK, CREATE, DELETE, SET, Op, Transaction

@@ -13,7 +13,7 @@ from schemas.enums import OperationKind, PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import Operation, Row
 from tests.jobs.torture.kraft_invariants import (
-    Held,
+    LeaseSpan,
     Plans,
     executed_twice,
     lease_version,
@@ -79,7 +79,7 @@ def test_a_topic_is_created_once_by_each_plan(tmp_path: Path) -> None:
 
 
 def test_a_request_without_a_lease_is_found() -> None:
-    held = [Held("a", HOLDER, 4.0, 6.0)]
+    held = [LeaseSpan("a", HOLDER, 4.0, 6.0)]
     assert outside_lease(MetadataHistory(retargeted=[moved(5.0)]), held, []) == []
     wrong, evidence = outside_lease(MetadataHistory(retargeted=[moved(7.0)]), held, [])
     assert wrong.endswith("was requested while no command had the lease")

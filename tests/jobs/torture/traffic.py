@@ -29,7 +29,7 @@ _PAUSE: Final = 0.1
 _AT_ONCE: Final = 3
 _PADDING: Final = b"." * 500
 _QUIET: Final[dict[str, Any]] = {"log_level": 0, "error_cb": lambda _: None}
-_PATIENCE: Final = 180.0
+_TIMEOUT_SECONDS: Final = 180.0
 
 
 class Traffic:
@@ -124,7 +124,7 @@ class Traffic:
             *_some("written once and read twice", twice),
             *_some("aborted and read", aborted & read.keys()),
         ]
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while due - self.consumed and time.monotonic() < deadline:
             time.sleep(0.5)
         return wrong + _some("never consumed by the group", due - self.consumed)
@@ -138,7 +138,7 @@ class Traffic:
             topics = consumer.list_topics(timeout=30).topics
             left = {(topic, number) for topic in (ORDERS, MOVED, PAYMENTS) for number in topics[topic].partitions}
             consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in left])
-            deadline = time.monotonic() + _PATIENCE
+            deadline = time.monotonic() + _TIMEOUT_SECONDS
             while left and time.monotonic() < deadline:
                 message = consumer.poll(1)
                 if message is None:

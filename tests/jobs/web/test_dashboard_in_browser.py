@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jobs.adapters.embedded.processes import free_port
-from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, await_listening, rendered
+from tests.jobs.support.outside.browser import NARROW, WIDE, RenderedPage, await_listening, rendered
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET
 
 CHARTS: Final = "[data-testid=stVegaLiteChart]"
@@ -26,7 +26,7 @@ OVERFLOW: Final = "document.documentElement.scrollWidth - document.documentEleme
 INK: Final = "getComputedStyle(document.querySelector('[data-testid=stText]')).color"
 GROUND: Final = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
 MARK: Final = "(card) => getComputedStyle(card).borderLeftColor"
-PATIENCE: Final = 30_000
+TIMEOUT_MS: Final = 30_000
 """Milliseconds that a busy machine may take to show something."""
 
 
@@ -52,11 +52,11 @@ def _served(warehouse: str) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def window(browser: Browser, looked_at: str) -> Iterator[Sight]:
+def window(browser: Browser, looked_at: str) -> Iterator[RenderedPage]:
     """A browser window on a server of both clusters; Ctrl-C stops the server even with open pages."""
-    with _served(looked_at) as server, rendered(browser, server.address) as sight:
-        yield sight
-        _come_about(sight.page, "snapshot")
+    with _served(looked_at) as server, rendered(browser, server.address) as rendered_page:
+        yield rendered_page
+        _come_about(rendered_page.page, "snapshot")
         server.process.send_signal(signal.SIGINT)
         out, error = server.process.communicate(timeout=30)
     assert (server.process.returncode, out) == (130, "")
@@ -66,7 +66,7 @@ def window(browser: Browser, looked_at: str) -> Iterator[Sight]:
     ]
 
 
-def _opened(window: Sight, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Sight:
+def _opened(window: RenderedPage, size: tuple[int, int] = WIDE, *, dark: bool = False) -> RenderedPage:
     """Open the dashboard again, on its first page."""
     width, height = size
     window.page.set_viewport_size({"width": width, "height": height})
@@ -75,19 +75,19 @@ def _opened(window: Sight, size: tuple[int, int] = WIDE, *, dark: bool = False) 
     return window
 
 
-def _origin(sight: Sight) -> str:
-    return str(sight.value("location.origin"))
+def _origin(rendered_page: RenderedPage) -> str:
+    return str(rendered_page.value("location.origin"))
 
 
 def _come_about(page: Page, text: str) -> None:
-    expect(page.get_by_text(text).first).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_text(text).first).to_be_visible(timeout=TIMEOUT_MS)
 
 
 def _chosen(page: Page, name: str) -> None:
     page.get_by_test_id("stRadio").get_by_text(name, exact=True).click()
 
 
-def test_no_file_waits_for_an_acknowledgement(window: Sight) -> None:
+def test_no_file_waits_for_an_acknowledgement(window: RenderedPage) -> None:
     """Which would be 40 ms each, of the 150 that a page consists of; half of them may be unlucky on a busy machine."""
     address = urlsplit(window.page.url)
     connection = HTTPConnection(str(address.hostname), address.port)
@@ -102,12 +102,12 @@ def test_no_file_waits_for_an_acknowledgement(window: Sight) -> None:
     assert median(took) < 0.035
 
 
-def test_it_is_opened_and_looked_around_in(window: Sight) -> None:
-    sight = _opened(window)
-    page = sight.page
+def test_it_is_opened_and_looked_around_in(window: RenderedPage) -> None:
+    rendered_page = _opened(window)
+    page = rendered_page.page
     _come_about(page, "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC")
-    expect(page.locator(CHARTS).get_by_role("img")).to_have_count(3, timeout=PATIENCE)
-    assert [text.split("\n") for text in sight.texts(".cards .bad")] == [
+    expect(page.locator(CHARTS).get_by_role("img")).to_have_count(3, timeout=TIMEOUT_MS)
+    assert [text.split("\n") for text in rendered_page.texts(".cards .bad")] == [
         ["1", "partitions offline"],
         ["1", "brokers gone with replicas"],
     ]
@@ -120,17 +120,17 @@ def test_it_is_opened_and_looked_around_in(window: Sight) -> None:
     _come_about(page, "Framed cells: gone, it was registered before")
     _chosen(page, "Plans")
     _come_about(page, "reassign, planned")
-    expect(page.locator(CHARTS).get_by_role("img")).to_have_count(2, timeout=PATIENCE)
+    expect(page.locator(CHARTS).get_by_role("img")).to_have_count(2, timeout=TIMEOUT_MS)
     assert SECRET not in page.content()
     assert HOSTILE not in page.content()
-    assert (sight.faults, sight.elsewhere(_origin(sight))) == ([], [])
+    assert (rendered_page.faults, rendered_page.elsewhere(_origin(rendered_page))) == ([], [])
 
 
-def test_it_can_be_read_dark_and_narrow(window: Sight) -> None:
-    sight = _opened(window, NARROW, dark=True)
-    _come_about(sight.page, "snapshot 3 (id id)")
-    assert sight.value(OVERFLOW) == 0
-    assert (_lightness(sight.value(INK)) > 600, _lightness(sight.value(GROUND)) < 150) == (True, True)
+def test_it_can_be_read_dark_and_narrow(window: RenderedPage) -> None:
+    rendered_page = _opened(window, NARROW, dark=True)
+    _come_about(rendered_page.page, "snapshot 3 (id id)")
+    assert rendered_page.value(OVERFLOW) == 0
+    assert (_lightness(rendered_page.value(INK)) > 600, _lightness(rendered_page.value(GROUND)) < 150) == (True, True)
 
 
 def _lightness(colour: str) -> int:
@@ -138,9 +138,9 @@ def _lightness(colour: str) -> int:
     return sum(map(int, re.findall(r"\d+", colour)[:3]))
 
 
-def test_very_many_partitions_stay_usable(window: Sight) -> None:
-    sight = _opened(window)
-    page = sight.page
+def test_very_many_partitions_stay_usable(window: RenderedPage) -> None:
+    rendered_page = _opened(window)
+    page = rendered_page.page
     _come_about(page, "snapshot 3")
     page.get_by_test_id("stSelectbox").get_by_role("combobox").first.click()
     page.get_by_role("option", name="large").click()
@@ -149,5 +149,5 @@ def test_very_many_partitions_stay_usable(window: Sight) -> None:
     box.fill("topic-007-19")
     box.press("Enter")
     _come_about(page, "6 of 66,666 unhealthy partitions")
-    assert sight.value("document.getElementsByTagName('*').length") < 5_000
-    assert (sight.faults, sight.elsewhere(_origin(sight))) == ([], [])
+    assert rendered_page.value("document.getElementsByTagName('*').length") < 5_000
+    assert (rendered_page.faults, rendered_page.elsewhere(_origin(rendered_page))) == ([], [])

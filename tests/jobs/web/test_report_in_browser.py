@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, rendered
+from tests.jobs.support.outside.browser import NARROW, WIDE, RenderedPage, rendered
 from tests.jobs.support.rows.page_rows import HOSTILE
 
 MOST_DRAWN: Final = 150
@@ -78,113 +78,113 @@ def _written(warehouse: Warehouse, out: Path, *more: str) -> str:
     return out.as_uri()
 
 
-def _rows(sight: Sight, name: str) -> list[str]:
-    return sight.texts(f'[data-rows="{name}"] tbody tr[aria-rowindex]')
+def _rows(rendered_page: RenderedPage, name: str) -> list[str]:
+    return rendered_page.texts(f'[data-rows="{name}"] tbody tr[aria-rowindex]')
 
 
-def _count(sight: Sight, name: str) -> str:
-    return sight.texts(f'[data-rows="{name}"] .count')[0]
+def _count(rendered_page: RenderedPage, name: str) -> str:
+    return rendered_page.texts(f'[data-rows="{name}"] .count')[0]
 
 
 @pytest.mark.parametrize("page", ["cluster", "plan"])
 def test_a_report_is_self_contained_and_escapes_texts(browser: Browser, reports: Reports, page: str) -> None:
     url = getattr(reports, page)
-    with rendered(browser, url) as sight:
-        assert (sight.faults, sight.elsewhere(url)) == ([], [])
-        assert HOSTILE in sight.texts("main")[0]
-        assert sight.value(SCRIPTS) == 1
+    with rendered(browser, url) as rendered_page:
+        assert (rendered_page.faults, rendered_page.elsewhere(url)) == ([], [])
+        assert HOSTILE in rendered_page.texts("main")[0]
+        assert rendered_page.value(SCRIPTS) == 1
 
 
 def test_a_report_of_a_cluster_has_charts(browser: Browser, reports: Reports) -> None:
-    with rendered(browser, reports.cluster) as sight:
-        assert sight.value("document.querySelectorAll('svg.chart[role=img]').length") == 4
-        assert sight.value("document.querySelectorAll('svg.bars rect').length") == 14
-        assert sight.value("document.querySelectorAll('svg.lines polyline').length") == 3
-        assert sight.value("document.querySelectorAll('svg.shades rect').length") == 8
-        assert sight.value("document.querySelector('svg.shades rect.gone title').textContent") == (
+    with rendered(browser, reports.cluster) as rendered_page:
+        assert rendered_page.value("document.querySelectorAll('svg.chart[role=img]').length") == 4
+        assert rendered_page.value("document.querySelectorAll('svg.bars rect').length") == 14
+        assert rendered_page.value("document.querySelectorAll('svg.lines polyline').length") == 3
+        assert rendered_page.value("document.querySelectorAll('svg.shades rect').length") == 8
+        assert rendered_page.value("document.querySelector('svg.shades rect.gone title').textContent") == (
             "broker 2, #3 2026-11-21 12:00: gone"
         )
-        assert sight.value("document.querySelector('svg.shades rect.not-there title').textContent") == (
+        assert rendered_page.value("document.querySelector('svg.shades rect.not-there title').textContent") == (
             "broker 3, #1 2026-11-21 10:00: not there"
         )
         labels = "[...document.querySelectorAll('svg.lines .value')].map((label) => label.textContent)"
-        assert sight.value(labels) == ["66.7 %", "100 %", "10 %"]
+        assert rendered_page.value(labels) == ["66.7 %", "100 %", "10 %"]
 
 
 def test_a_report_of_a_cluster_has_tables(browser: Browser, reports: Reports) -> None:
-    with rendered(browser, reports.cluster) as sight:
-        assert "snapshot 3 taken 2026-11-21 12:00:00 UTC" in sight.texts("header")[0]
-        assert _rows(sight, "trouble")[0].split("\t")[:3] == ["orders-1", "Offline", "none"]
-        assert "orders-0\t1\t2\t2" in "\n".join(_rows(sight, "leaders"))
-        assert [row.split("\t")[5:7] for row in _rows(sight, "commits")] == [["0", "0"], ["1", "1"]]
-        assert "(unknown)" in sight.value("document.querySelector('main').textContent")
-        assert sight.value("shortened('t'.repeat(249) + '-17')").endswith("ttt-17")
-        assert "surveyor whatif --cluster default --lose pairs" in sight.texts("#whatif")[0]
+    with rendered(browser, reports.cluster) as rendered_page:
+        assert "snapshot 3 taken 2026-11-21 12:00:00 UTC" in rendered_page.texts("header")[0]
+        assert _rows(rendered_page, "trouble")[0].split("\t")[:3] == ["orders-1", "Offline", "none"]
+        assert "orders-0\t1\t2\t2" in "\n".join(_rows(rendered_page, "leaders"))
+        assert [row.split("\t")[5:7] for row in _rows(rendered_page, "commits")] == [["0", "0"], ["1", "1"]]
+        assert "(unknown)" in rendered_page.value("document.querySelector('main').textContent")
+        assert rendered_page.value("shortened('t'.repeat(249) + '-17')").endswith("ttt-17")
+        assert "surveyor whatif --cluster default --lose pairs" in rendered_page.texts("#whatif")[0]
 
 
 @pytest.mark.parametrize("page", ["cluster", "plan"])
 def test_a_report_can_be_read_dark_and_light_narrow_and_wide(browser: Browser, reports: Reports, page: str) -> None:
     grounds = set()
-    with rendered(browser, getattr(reports, page)) as sight:
+    with rendered(browser, getattr(reports, page)) as rendered_page:
         for dark, (width, height) in product((False, True), (WIDE, NARROW)):
-            sight.page.set_viewport_size({"width": width, "height": height})
-            sight.page.emulate_media(color_scheme="dark" if dark else "light")
-            grounds.add((dark, sight.value("getComputedStyle(document.body).backgroundColor")))
-            assert sight.value(OVERFLOW) == 0
-            assert min(sight.value(LABELS)) >= 8.5
-            assert sight.value(UNUSED) <= MOST_UNUSED
-            assert min(sight.value(CONTRASTS)) >= 4.5
+            rendered_page.page.set_viewport_size({"width": width, "height": height})
+            rendered_page.page.emulate_media(color_scheme="dark" if dark else "light")
+            grounds.add((dark, rendered_page.value("getComputedStyle(document.body).backgroundColor")))
+            assert rendered_page.value(OVERFLOW) == 0
+            assert min(rendered_page.value(LABELS)) >= 8.5
+            assert rendered_page.value(UNUSED) <= MOST_UNUSED
+            assert min(rendered_page.value(CONTRASTS)) >= 4.5
     assert grounds == {(False, "rgb(255, 255, 255)"), (True, "rgb(20, 23, 28)")}
 
 
 def test_a_plan_is_approved_from_its_page(browser: Browser, reports: Reports) -> None:
-    with rendered(browser, reports.plan) as sight:
-        assert sight.texts("main section h2")[0] == "Warnings"
-        assert [row.split("\t")[0] for row in _rows(sight, "changes")] == [f"{HOSTILE}-0", "orders-0"]
-        assert "[2,1,0] → [1,3,0]" in _rows(sight, "changes")[1]
-        assert [row.split("\t")[2:] for row in _rows(sight, "brokers")] == [
+    with rendered(browser, reports.plan) as rendered_page:
+        assert rendered_page.texts("main section h2")[0] == "Warnings"
+        assert [row.split("\t")[0] for row in _rows(rendered_page, "changes")] == [f"{HOSTILE}-0", "orders-0"]
+        assert "[2,1,0] → [1,3,0]" in _rows(rendered_page, "changes")[1]
+        assert [row.split("\t")[2:] for row in _rows(rendered_page, "brokers")] == [
             ["1", "0", "2", "2", "-1", "0"],
             ["1", "1", "1", "1", "0", "0"],
             ["0", "0", "2", "1", "0", "-1"],
             ["0", "1", "2", "3", "1", "1"],
         ]
-        assert sight.value("document.querySelectorAll('#brokers svg.chart').length") == 4
+        assert rendered_page.value("document.querySelectorAll('#brokers svg.chart').length") == 4
 
 
 def test_very_many_changes_are_searched_and_sorted(browser: Browser, reports: Reports) -> None:
-    with rendered(browser, reports.plan_of_many) as sight:
-        assert _count(sight, "changes") == "100,000 rows"
-        changes = sight.page.locator('[data-rows="changes"]')
-        assert 20 < len(_rows(sight, "changes")) < MOST_DRAWN
+    with rendered(browser, reports.plan_of_many) as rendered_page:
+        assert _count(rendered_page, "changes") == "100,000 rows"
+        changes = rendered_page.page.locator('[data-rows="changes"]')
+        assert 20 < len(_rows(rendered_page, "changes")) < MOST_DRAWN
         changes.get_by_label("Search").fill("topic-007-1")
         # partitions 1, 1x and 1xx of it
-        assert _count(sight, "changes") == "111 of 100,000 rows"
+        assert _count(rendered_page, "changes") == "111 of 100,000 rows"
         changes.get_by_label("Search").fill("topic-007-19 reassign")
-        assert _rows(sight, "changes")[0].split("\t")[0] == "topic-007-19"
+        assert _rows(rendered_page, "changes")[0].split("\t")[0] == "topic-007-19"
         changes.get_by_label("Search").fill("")
         changes.get_by_label("Broker").fill("4")
-        alone = _rows(sight, "changes")
+        alone = _rows(rendered_page, "changes")
         assert alone
         assert all("4" in row.replace("[", ",").replace("]", ",").split("\t")[4].split(",") for row in alone)
         changes.get_by_label("Broker").fill("four")
-        assert _count(sight, "changes") == "0 of 100,000 rows"
+        assert _count(rendered_page, "changes") == "0 of 100,000 rows"
         changes.get_by_label("Broker").fill("")
         button = changes.get_by_role("button", name="partition")
         button.click()
         button.click()
-        assert _rows(sight, "changes")[0].split("\t")[0] == "topic-499-199"
-        assert sight.value("document.getElementsByTagName('*').length") < 5_000
-        assert sight.faults == []
+        assert _rows(rendered_page, "changes")[0].split("\t")[0] == "topic-499-199"
+        assert rendered_page.value("document.getElementsByTagName('*').length") < 5_000
+        assert rendered_page.faults == []
 
 
 def test_the_last_of_very_many_rows_is_scrolled_to(browser: Browser, reports: Reports) -> None:
-    with rendered(browser, reports.plan_of_many) as sight:
-        view = sight.page.locator('[data-rows="changes"] .window')
+    with rendered(browser, reports.plan_of_many) as rendered_page:
+        view = rendered_page.page.locator('[data-rows="changes"] .window')
         view.evaluate("(view) => { view.scrollTop = view.scrollHeight; }")
-        last = sight.page.locator('[data-rows="changes"] tr[aria-rowindex="100001"]')
+        last = rendered_page.page.locator('[data-rows="changes"] tr[aria-rowindex="100001"]')
         last.wait_for()
         assert last.inner_text().startswith("topic-499-199")
-        assert len(_rows(sight, "changes")) < MOST_DRAWN
-        sight.page.locator('[data-rows="brokers"]').get_by_label("rack").select_option("b")
-        assert _count(sight, "brokers") == "8 of 24 rows"
-        assert sight.faults == []
+        assert len(_rows(rendered_page, "changes")) < MOST_DRAWN
+        rendered_page.page.locator('[data-rows="brokers"]').get_by_label("rack").select_option("b")
+        assert _count(rendered_page, "brokers") == "8 of 24 rows"
+        assert rendered_page.faults == []

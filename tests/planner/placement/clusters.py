@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Brokers, Partitions, PlacementGoal
+from planner.placement.types import NO_BROKER, Brokers, Partitions, PlacementGoal
 
 IDS: Final = (3, 1, 4, 15, 9, 2)
 RACKS: Final = (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from planner.placement.problem import NO_BROKER
+from planner.placement.types import NO_BROKER
 from tests.planner.placement.clusters import Case
 
 Choice = tuple[frozenset[int], int]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.placement.balancing.byte_weights import TOLERANCE_DIVISOR
-from planner.placement.problem import Placement, PlacementError, PlacementGoal
 from planner.placement.solve import place
+from planner.placement.types import Placement, PlacementError, PlacementGoal
 from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of
 
 MANY: Final = settings(max_examples=80)

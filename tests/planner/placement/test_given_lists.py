@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Brokers, PlacementError
 from planner.placement.solve import evaluate_given
+from planner.placement.types import NO_BROKER, Brokers, PlacementError
 from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import IDS, RACKS, brokers_of, padded, partitions_of
 

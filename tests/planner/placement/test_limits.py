@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Brokers, Ints, Partitions, PlacementGoal
 from planner.placement.racks import spanned
 from planner.placement.solve import place
+from planner.placement.types import NO_BROKER, Brokers, Ints, Partitions, PlacementGoal
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.placement_oracle import choices, cost, loads, optimum, recipients, squares
 

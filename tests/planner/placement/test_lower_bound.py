@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
-from planner.placement.problem import Brokers, Ints, Partitions, PlacementError, PlacementGoal
 from planner.placement.result import fewest_copies
 from planner.placement.solve import place
+from planner.placement.types import Brokers, Ints, Partitions, PlacementError, PlacementGoal
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.placement_oracle import choices, loads, optimum, recipients, squares
 

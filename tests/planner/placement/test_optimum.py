@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Brokers, Partitions, PlacementError, PlacementGoal
 from planner.placement.solve import place
+from planner.placement.types import NO_BROKER, Brokers, Partitions, PlacementError, PlacementGoal
 from tests.planner.placement.clusters import QUESTIONS, Case, cases
 from tests.planner.placement.placement_oracle import choices, cost, is_held, loads, optimum, recipients, spread, squares
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.racks import spanned
 from planner.placement.solve import place
+from planner.placement.types import NO_BROKER, Partitions, Placement, PlacementError, PlacementGoal
 from tests.planner.placement.clusters import IDS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.placement_oracle import in_sync, is_held
 

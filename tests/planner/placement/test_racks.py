@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.placement.plan_figures import figures_of
-from planner.placement.problem import NO_BROKER, Brokers, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent
 from planner.placement.solve import evaluate_given, place
+from planner.placement.types import NO_BROKER, Brokers, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import PARTITIONS, RACK_OF, Case, cases, padded, two_in_each_rack
 from tests.planner.placement.placement_oracle import crowding as most_in_one

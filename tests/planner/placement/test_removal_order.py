@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from planner.placement.problem import NO_BROKER, PlacementGoal
 from planner.placement.solve import evaluate_given, place
+from planner.placement.types import NO_BROKER, PlacementGoal
 from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import brokers_of, partitions_of
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.forced_moves import apply
 from planner.placement.model import PlacementModel, copies_by_row, model_of, topic_load
-from planner.placement.problem import NO_BROKER, Partitions, PlacementGoal
 from planner.placement.racks import spanned
 from planner.placement.solve import place
+from planner.placement.types import NO_BROKER, Partitions, PlacementGoal
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded
 
 EMPTYING: Final = (PlacementGoal(), PlacementGoal(replication_factor=3))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.solve import place
+from planner.placement.types import NO_BROKER, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.waves import WaveLimits, Waves, cut_into_waves, fewest_waves
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded, partitions_of
 

@@ -29,7 +29,7 @@ from jobs.adapters.brokers.control_encoding import (
 from planner.broker_requests import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Broker
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 from tests.typed_rows import typed
 

@@ -42,7 +42,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is waited out; where all are to answer, as long as ever."""
     monkeypatch.setattr(delivery, "UNRESPONSIVE_SECONDS", 2.0)
 
@@ -119,7 +119,7 @@ def test_brokers_that_stop_replicas_come_before_the_leaders(fake_brokers: FakeBr
     assert order == [1, 0]
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_silence")
 def test_unresponsive_stopping_broker_does_not_delay_leaders(
     fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +131,7 @@ def test_unresponsive_stopping_broker_does_not_delay_leaders(
     assert (answers.accepted, answers.silent) == ([0], [1])
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_silence")
 def test_broker_that_stops_in_the_middle_is_not_waited_for(fake_brokers: FakeBrokers) -> None:
     """It took the connection and what was sent; it answers neither that nor anything else."""
     fake_brokers[1].on_request = lambda _: fake_brokers[1].stop()
@@ -267,7 +267,7 @@ def test_connections_are_closed_at_the_end_of_a_commit(fake_brokers: FakeBrokers
     assert eventually(lambda: [connection.fileno() for connection in fake_brokers[0].connections] == [-1])
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_silence")
 def test_many_silent_brokers_do_not_starve_the_rest(fake_brokers: FakeBrokers) -> None:
     silent, last = range(1, 41), 99
     for broker in silent:
@@ -282,7 +282,7 @@ def test_many_silent_brokers_do_not_starve_the_rest(fake_brokers: FakeBrokers) -
     assert was_sent
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_silence")
 def test_request_that_takes_long_is_sent_once(fake_brokers: FakeBrokers) -> None:
     """A broker that is busy for longer than UNRESPONSIVE_SECONDS still answers probes."""
     fake_brokers[0].slow["leader_and_isr"] = 4.0
@@ -326,8 +326,8 @@ def test_silent_broker_is_refused_before_anything_is_written(
     fake_brokers[1].stop()
     fake_brokers[2].versions[4] = 3
 
-    with monkeypatch.context() as impatient:
-        impatient.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 1.0)
+    with monkeypatch.context() as short_connects:
+        short_connects.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 1.0)
         with pytest.raises(RefusedError) as refused:
             refuse_unresponsive(live, OURS, ())
 

@@ -38,7 +38,7 @@ from jobs.core.errors import RefusedError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.broker_requests import notices_for
 from schemas.rows import Broker
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.jobs.support.kafka.fake_brokers import FakeBroker
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
@@ -66,7 +66,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def impatient(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - after it
+def short_connects(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - after it
     """For what is tried again as long as there is time."""
     monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 1.0)
 
@@ -306,7 +306,7 @@ def test_plain_text_where_tls_is_spoken() -> None:
     assert f"broker 3 at {LOOPBACK}:{port} (the listener uses TLS, and the request was plain text" in reason
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_connects")
 def test_tls_where_plain_text_is_spoken(certificates: Certificates, tmp_path: Path) -> None:
     """Kafka closes the connection: as a request, the beginning of TLS would be too large."""
     with answering(b"") as port:
@@ -315,7 +315,7 @@ def test_tls_where_plain_text_is_spoken(certificates: Certificates, tmp_path: Pa
     assert "it closed the connection during the TLS handshake: does that listener use TLS?" in reason
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_connects")
 def test_broker_that_says_nothing_when_tls_begins(
     serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

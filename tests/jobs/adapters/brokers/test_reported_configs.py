@@ -22,7 +22,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UsageError
 from schemas.rows import Broker
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

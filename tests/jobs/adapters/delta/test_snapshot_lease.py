@@ -1,7 +1,6 @@
 """The lease of snapshots on stores without locks: one at a time, apart from the lease of commits, none in a folder."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
@@ -14,6 +13,7 @@ from jobs.adapters.delta.warehouse_lease import current_holder, leased, leased_s
 from jobs.core.errors import ExitCode, SnapshotLeaseLostError, SurveyorError
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import LeaseRecord
+from tests.jobs.support.warehouses.leases import expire_lease
 
 ANN = LeaseHolder("ann", "ops1", 7, "snapshot", "", "2026-11-22T06:00:00+00:00")
 BOB = replace(ANN, user="bob", pid=9)
@@ -31,13 +31,6 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
     made = Warehouse(str(tmp_path / "warehouse"), "default")
     made.ensure_tables()
     return made
-
-
-def expire(warehouse: Warehouse) -> None:
-    """Set the deadline back, as if its holder had been killed a while ago."""
-    (row,) = warehouse.typed_rows(LeaseRecord)
-    past = datetime.now(UTC) - timedelta(seconds=1)
-    warehouse.replace("leases", [{"token": row.token, "holder": row.holder, "deadline": past}])
 
 
 def test_a_folder_needs_none(tmp_path: Path) -> None:
@@ -87,7 +80,7 @@ def test_the_row_of_a_killed_snapshot_runs_out(warehouse: Warehouse) -> None:
     """Its holder continues after a pause and finds out before its next write."""
     with leased_snapshot(warehouse, ANN, silent) as paused:
         assert paused is not None
-        expire(warehouse)
+        expire_lease(warehouse)
         with leased_snapshot(warehouse, BOB, silent):
             with pytest.raises(SnapshotLeaseLostError, match=r"bob@ops1 .* has it now\), so this snapshot") as lost:
                 paused.refuse_lost()

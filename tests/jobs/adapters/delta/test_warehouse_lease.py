@@ -18,6 +18,7 @@ from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, 
 from jobs.core.errors import ExitCode, LeaseHeldError, LeaseLostError
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import LeaseRecord
+from tests.jobs.support.warehouses.leases import expire_lease
 
 pytestmark = pytest.mark.usefixtures("empty_tables")
 
@@ -33,13 +34,6 @@ def silent(_: str) -> None:
 def held(warehouse: Warehouse) -> Iterator[WarehouseLease]:
     with leased(warehouse, ANN, None, silent) as lease:
         yield lease
-
-
-def expire(warehouse: Warehouse) -> None:
-    """Set the deadline back, as if its holder had been killed a while ago."""
-    (row,) = warehouse.typed_rows(LeaseRecord)
-    past = datetime.now(UTC) - timedelta(seconds=1)
-    warehouse.replace("leases", [{"token": row.token, "holder": row.holder, "deadline": past}])
 
 
 def take(warehouse: Warehouse, holder: LeaseHolder, timeout: float = 0.0) -> WarehouseLease:
@@ -66,7 +60,7 @@ def test_it_ends_with_its_holder(warehouse: Warehouse) -> None:
 
 
 def test_an_expired_lease_is_taken_and_its_holder_stops(warehouse: Warehouse, held: WarehouseLease) -> None:
-    expire(warehouse)
+    expire_lease(warehouse)
     assert current_holder(warehouse) is None
     other = take(warehouse, BOB)
     with pytest.raises(LeaseLostError, match=r"bob@ops2 .* has it now\). Nothing more is written") as lost:
@@ -82,11 +76,11 @@ def test_an_expired_lease_is_taken_and_its_holder_stops(warehouse: Warehouse, he
 def test_holder_stopped_past_its_deadline_takes_only_its_own_lease_again(
     warehouse: Warehouse, held: WarehouseLease
 ) -> None:
-    expire(warehouse)
+    expire_lease(warehouse)
     held._expires = 0.0  # noqa: SLF001 - as if the process had been stopped
     held.refuse_lost()
     assert current_holder(warehouse) == ANN
-    expire(warehouse)
+    expire_lease(warehouse)
     held._expires = 0.0  # noqa: SLF001
     take(warehouse, BOB)
     with pytest.raises(LeaseLostError, match="bob@ops2"):
@@ -97,7 +91,7 @@ def test_a_holder_whose_machine_was_suspended_extends_it_before_it_writes(
     warehouse: Warehouse, held: WarehouseLease
 ) -> None:
     """Its monotonic clock stood still, so the deadline alone shows that another process may take the lease."""
-    expire(warehouse)
+    expire_lease(warehouse)
     held.refuse_lost()
     assert current_holder(warehouse) == ANN
 
@@ -111,7 +105,7 @@ def test_a_check_answered_after_expiry_does_not_count(
 
     def late(lease: WarehouseLease) -> bool:
         lease._expires = 0.0  # noqa: SLF001 - as if the time had passed
-        expire(warehouse)
+        expire_lease(warehouse)
         if is_taken:
             take(warehouse, BOB)
         return True
@@ -211,7 +205,7 @@ def test_the_row_is_read_only_if_the_table_has_changed(
     reads.clear()
     held.refuse_lost()
     assert len(reads) == 1
-    expire(warehouse)
+    expire_lease(warehouse)
     take(warehouse, BOB)
     with pytest.raises(LeaseLostError, match="bob@ops2"):
         held.refuse_lost()

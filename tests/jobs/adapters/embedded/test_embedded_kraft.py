@@ -6,7 +6,7 @@ from kafka.protocol.admin import DescribeQuorumRequest
 from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.embedded.kraft import CLUSTER_ID, EmbeddedKRaftCluster, EmbeddedKRaftNode
 from schemas.rows import Broker
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 
 HEAP = "320m"

@@ -13,7 +13,7 @@ from jobs.adapters.kraft.fresh_reads import FreshReads, catch_up
 from jobs.adapters.kraft.session import Quorum, Session, StaleMetadataError
 from jobs.core.errors import UnreadableError
 from schemas.rows import Broker
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 COMMITTED = 100
 """The high watermark: the offset of the last committed record is one less."""

@@ -15,10 +15,10 @@ from typing import Final
 import pytest
 from scramp import ScramClient, ScramMechanism
 
-from jobs.adapters.request_server.authentication import ScramCredential
 from jobs.adapters.request_server.connection import MAX_FIRST_BYTES
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
 from jobs.adapters.request_server.listen_config import ListenConfig, Security
+from jobs.adapters.request_server.sasl_mechanisms import ScramCredential
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError
 from tests.jobs.adapters.request_server.clients import (

@@ -16,12 +16,12 @@ from scramp import ScramMechanism
 from jobs.adapters.brokers.connection import BrokerConnection
 from jobs.adapters.brokers.listeners import AuthenticationFailedError, Listener
 from jobs.adapters.request_server import connection, connection_quotas, processing_quota
-from jobs.adapters.request_server.authentication import Credentials, ScramCredential
 from jobs.adapters.request_server.listen_config import ListenConfig
+from jobs.adapters.request_server.sasl_mechanisms import Credentials, ScramCredential
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError
 from schemas.rows import Broker
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.jobs.adapters.request_server.clients import (
     PRODUCER_IDS,
     ProducerIdHandler,

@@ -6,7 +6,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.core.migration_signs import MADE_BY_HAND
 from schemas.enums import RequestKind
 from schemas.rows import ZnodeRequest
-from schemas.znodes import Controller
+from schemas.znode_codecs import Controller
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree
 
 V2 = b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'

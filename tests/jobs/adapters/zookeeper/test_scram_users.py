@@ -1,7 +1,7 @@
 """SCRAM users, whose names Kafka's tools encode in paths (`Sanitizer.sanitize`)."""
 
 from jobs.adapters.zookeeper.scram_users import sanitized, scram_credential
-from schemas.znodes import encode_config
+from schemas.znode_codecs import encode_config
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 CREDENTIAL = "salt=c2FsdA==,stored_key=a2V5,server_key=c2VydmVy,iterations=4096"

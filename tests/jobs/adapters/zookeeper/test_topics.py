@@ -14,7 +14,7 @@ from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import QuarantinedZnode
-from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 NOISE = b"\xff\x00" * 450_000
@@ -50,7 +50,7 @@ def read(tree: KafkaTree, *names: str) -> Read:
     return whole
 
 
-class Meanwhile:
+class InterleavedChanges:
     """Runs the next of `changes` before znodes of a kind are read, and keeps what topics were read each time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,8 @@ class Meanwhile:
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
-    return Meanwhile(monkeypatch)
+def interleaved(monkeypatch: pytest.MonkeyPatch) -> InterleavedChanges:
+    return InterleavedChanges(monkeypatch)
 
 
 @pytest.fixture
@@ -101,18 +101,18 @@ def move(tree: KafkaTree) -> None:
     lead(tree, "orders", 1, 3, [3, 4])
 
 
-def test_what_is_of_one_moment_is_read_once(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+def test_what_is_of_one_moment_is_read_once(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
     rows = read(orders)
 
     assert rows.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
     assert rows.of_topics("topic", "topic_version", "understood", "topic_id", "config") == [
         (name, 0, True, TOPIC_ID, {}) for name in ("orders", "payments", "zebras")
     ]
-    assert (rows.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"]])
+    assert (rows.quarantine, interleaved.read) == ([], [["orders", "payments", "zebras"]])
 
 
-def test_a_topic_moved_during_the_read_is_read_again(orders: KafkaTree, meanwhile: Meanwhile) -> None:
-    meanwhile.changes = [lambda: move(orders)]
+def test_a_topic_moved_during_the_read_is_read_again(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
+    interleaved.changes = [lambda: move(orders)]
 
     rows = read(orders)
 
@@ -123,15 +123,15 @@ def test_a_topic_moved_during_the_read_is_read_again(orders: KafkaTree, meanwhil
         ("orders", 1, [3, 4], 3, [3, 4], 6, 1, 1),
     ]
     assert rows.of_topics("topic", "topic_version") == [("payments", 0), ("zebras", 0), ("orders", 1)]
-    assert (rows.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"], ["orders"]])
+    assert (rows.quarantine, interleaved.read) == ([], [["orders", "payments", "zebras"], ["orders"]])
 
 
-def test_an_isr_newer_than_its_replicas_is_torn(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+def test_an_isr_newer_than_its_replicas_is_torn(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
     def grow() -> None:
         assign(orders, "orders", {0: [0, 1, 2], 1: [1, 2]})
         lead(orders, "orders", 0, 0, [0, 1, 2])
 
-    meanwhile.changes = [grow]
+    interleaved.changes = [grow]
 
     assert read(orders, "orders").of_partitions("partition", "replicas", "leader", "isr") == [
         (0, [0, 1, 2], 0, [0, 1, 2]),
@@ -139,8 +139,8 @@ def test_an_isr_newer_than_its_replicas_is_torn(orders: KafkaTree, meanwhile: Me
     ]
 
 
-def test_a_topic_that_vanishes_meanwhile_is_no_row(orders: KafkaTree, meanwhile: Meanwhile) -> None:
-    meanwhile.changes = [lambda: orders.client.delete("/brokers/topics/orders", recursive=True)]
+def test_a_topic_that_vanishes_meanwhile_is_no_row(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
+    interleaved.changes = [lambda: orders.client.delete("/brokers/topics/orders", recursive=True)]
 
     rows = read(orders)
 
@@ -154,13 +154,13 @@ def test_a_topic_that_vanished_before_is_no_row(orders: KafkaTree) -> None:
     assert read(orders, "gone") == Read()
 
 
-def test_a_topic_recreated_during_the_read_is_the_new_one(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+def test_a_topic_recreated_during_the_read_is_the_new_one(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
     def make_again() -> None:
         orders.client.delete("/brokers/topics/orders", recursive=True)
         orders.client.delete("/config/topics/orders")
         orders.add_topic("orders", {0: [2]}, "A" * 22)
 
-    meanwhile.changes = [make_again]
+    interleaved.changes = [make_again]
 
     rows = read(orders, "orders")
 
@@ -168,17 +168,19 @@ def test_a_topic_recreated_during_the_read_is_the_new_one(orders: KafkaTree, mea
     assert rows.of_topics("topic", "topic_id") == [("orders", "A" * 22)]
 
 
-def test_a_partition_added_during_the_read_is_left_out(orders: KafkaTree, meanwhile: Meanwhile) -> None:
-    meanwhile.changes = [lambda: add_partition(orders)]
+def test_a_partition_added_during_the_read_is_left_out(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
+    interleaved.changes = [lambda: add_partition(orders)]
 
     rows = read(orders, "orders")
 
-    assert (rows.of_partitions(*COLUMNS), rows.quarantine, len(meanwhile.read)) == (ORDERS, [], 1)
+    assert (rows.of_partitions(*COLUMNS), rows.quarantine, len(interleaved.read)) == (ORDERS, [], 1)
 
 
-def test_a_partition_seen_before_its_assignment_is_read_once_more(orders: KafkaTree, meanwhile: Meanwhile) -> None:
-    meanwhile.before = CONFIGS
-    meanwhile.changes = [lambda: add_partition(orders)]
+def test_a_partition_seen_before_its_assignment_is_read_once_more(
+    orders: KafkaTree, interleaved: InterleavedChanges
+) -> None:
+    interleaved.before = CONFIGS
+    interleaved.changes = [lambda: add_partition(orders)]
 
     rows = read(orders, "orders")
 
@@ -190,16 +192,16 @@ def add_partition(tree: KafkaTree) -> None:
     lead(tree, "orders", 2, 2, [2, 0])
 
 
-def test_the_second_reading_counts_even_if_torn(orders: KafkaTree, meanwhile: Meanwhile) -> None:
-    meanwhile.changes = [lambda: move(orders), lambda: lead(orders, "orders", 1, 5, [5])]
+def test_the_second_reading_counts_even_if_torn(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
+    interleaved.changes = [lambda: move(orders), lambda: lead(orders, "orders", 1, 5, [5])]
 
     rows = read(orders, "orders")
 
     assert rows.of_partitions("partition", "replicas", "leader") == [(0, [0, 1], 0), (1, [3, 4], 5)]
-    assert len(meanwhile.read) == 2
+    assert len(interleaved.read) == 2
 
 
-def test_a_leader_that_is_no_replica_stays_as_read(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+def test_a_leader_that_is_no_replica_stays_as_read(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
     lead(orders, "orders", 1, 7, [7, 2])
 
     rows = read(orders)
@@ -209,7 +211,7 @@ def test_a_leader_that_is_no_replica_stays_as_read(orders: KafkaTree, meanwhile:
         ("orders", 0, [0, 1], 0, [0, 1], True),
         ("orders", 1, [1, 2], 7, [7, 2], True),
     ]
-    assert (rows.quarantine, len(meanwhile.read)) == ([], 2)
+    assert (rows.quarantine, len(interleaved.read)) == ([], 2)
 
 
 def test_a_partition_without_a_state_has_no_leader(orders: KafkaTree) -> None:
@@ -221,11 +223,11 @@ def test_a_partition_without_a_state_has_no_leader(orders: KafkaTree) -> None:
     ]
 
 
-def test_no_leader_is_no_stranger(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+def test_no_leader_is_no_stranger(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
     lead(orders, "orders", 1, -1, [2])
 
     assert read(orders, "orders").of_partitions("leader") == [(0,), (-1,)]
-    assert len(meanwhile.read) == 1
+    assert len(interleaved.read) == 1
 
 
 def test_a_state_without_an_assignment_is_quarantined(orders: KafkaTree) -> None:
@@ -538,9 +540,11 @@ def test_bad_configs_are_in_quarantine_and_their_topics_are_read(orders: KafkaTr
     ]
 
 
-def test_states_are_read_in_chunks(orders: KafkaTree, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_are_read_in_chunks(
+    orders: KafkaTree, interleaved: InterleavedChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(topics, "PARTITIONS_PER_CHUNK", 2)
-    meanwhile.changes = [lambda: None, lambda: move(orders)]
+    interleaved.changes = [lambda: None, lambda: move(orders)]
     names = sorted(orders.client.get_children("/brokers/topics"))
 
     given = [[row.topic for row in reading.partitions] for reading in read_topic_rows(orders.client, names)]

@@ -23,7 +23,7 @@ from jobs.controller.controller import ResidentController
 from schemas.broker_configs import AUTHORIZER
 from schemas.response_codes import STALE_CONTROLLER_EPOCH
 from schemas.rows import Broker, BrokerConfig
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.jobs.controller.admin_apis.clients import milliseconds
 from tests.jobs.controller.admin_apis.conftest import SETTINGS
 from tests.jobs.support.controllers.recorded_log import RecordedLog

@@ -4,7 +4,7 @@ from typing import Final
 
 from jobs.controller.admin_apis.reassignments import _merge
 from jobs.controller.admin_apis.requests import AdminApiContext, AdminError
-from schemas.znodes import TopicPartition, encode_partitions
+from schemas.znode_codecs import TopicPartition, encode_partitions
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.controllers.resident import put_isr, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

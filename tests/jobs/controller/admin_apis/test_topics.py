@@ -6,7 +6,7 @@ import pytest
 
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.controller.admin_apis.requests import MAX_ACTIVE_REQUESTS, NO_TOPIC
-from schemas.znodes import decode_config
+from schemas.znode_codecs import decode_config
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.controllers.resident import run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

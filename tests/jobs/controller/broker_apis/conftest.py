@@ -6,7 +6,7 @@ import pytest
 
 from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 from tests.jobs.controller.broker_apis.asking import AskingBrokers
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.planner.frames import broker_config

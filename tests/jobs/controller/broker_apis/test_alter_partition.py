@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.isr_writer import IsrWriter
 from jobs.controller.controller import ResidentController
-from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
+from schemas.znode_codecs import State, TopicPartition, encode_partitions, encode_state
 from tests.jobs.controller.broker_apis.asking import SECONDS, AskingBrokers, Proposed
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import initialize, put_assignment, put_isr, requests_to, run_until_quiet

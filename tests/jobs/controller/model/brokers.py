@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schemas.enums import LEADER_DURING_DELETE
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Key
-from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
+from schemas.znode_codecs import State, TopicPartition, encode_partitions, encode_state
 from tests.jobs.controller.model.leaders import (
     GIVES_UP,
     STAYS_PENDING,

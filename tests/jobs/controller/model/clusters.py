@@ -14,7 +14,7 @@ from schemas.enums import NO_LEADER
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Key
 from schemas.topic_configs import UNCLEAN_ELECTION
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     MalformedZnodeError,
     State,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from schemas.enums import NO_LEADER
 from schemas.rows import Key
-from schemas.znodes import Assignment, State, decode_partitions
+from schemas.znode_codecs import Assignment, State, decode_partitions
 from tests.jobs.controller.model.brokers import Replica
 from tests.jobs.controller.model.clusters import ELECT, REASSIGN, SimulatedCluster
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
 from schemas.rows import Key
-from schemas.znodes import Assignment, MalformedZnodeError, State, decode_assignment, decode_state
+from schemas.znode_codecs import Assignment, MalformedZnodeError, State, decode_assignment, decode_state
 from tests.jobs.controller.model.leaders import (
     FENCED_LEADER,
     IDS_SINCE,

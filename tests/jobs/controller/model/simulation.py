@@ -39,7 +39,7 @@ from jobs.controller.write_behind import CycleRecord, EndedDrains, WriteBehindLo
 from jobs.core.errors import FencedError
 from jobs.repositories.plans.commit_rows import AuditEntry
 from schemas.rows import Snapshot
-from schemas.znodes import Endpoint, encode_controller
+from schemas.znode_codecs import Endpoint, encode_controller
 from tests.jobs.controller.broker_apis.asking import CALLER, controlled_shutdown_request
 from tests.jobs.controller.model.clusters import SimulatedCluster
 from tests.jobs.controller.model.invariants import violations

@@ -29,7 +29,7 @@ def settings(tree: KafkaTree, warehouse: Warehouse) -> Settings:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_lease_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease that another process holds is neither waited for nor handed over."""
     monkeypatch.setattr("jobs.adapters.zookeeper.lease_znode.LEASE_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.cancellation.LEASE_HANDOVER_SECONDS", 0.0)

@@ -31,7 +31,7 @@ def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractConte
     return own_lease(settings_of(tree, str(tmp_path / "other")), plan_id, "cancel")
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("no_lease_waits")
 def test_refusal_names_the_holder(tree: KafkaTree, lease: ZnodeLease, tmp_path: Path) -> None:
     holder = f"{lease.holder.user}@{lease.holder.host} (process {lease.holder.pid}) since {lease.holder.since}"
 
@@ -45,7 +45,7 @@ def test_refusal_names_the_holder(tree: KafkaTree, lease: ZnodeLease, tmp_path: 
     lease.refuse_lost()
 
 
-@pytest.mark.usefixtures("impatient", "lease")
+@pytest.mark.usefixtures("no_lease_waits", "lease")
 def test_of_the_same_plan_says_to_interrupt_it(tree: KafkaTree, tmp_path: Path) -> None:
     with pytest.raises(LeaseHeldError, match="interrupt it and run this again"), other(tree, tmp_path, "p1"):
         pytest.fail("two at once")
@@ -121,7 +121,7 @@ def test_no_lease_if_disabled_in_the_conf(tree: KafkaTree, settings: Settings) -
     assert tree.client.exists("/surveyor") is None
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("no_lease_waits")
 def test_manually_created_lease_stops_commits(tree: KafkaTree, settings: Settings) -> None:
     tree.write(LEASE, b"upgrade tonight")
 

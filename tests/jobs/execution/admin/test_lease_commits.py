@@ -51,7 +51,7 @@ def rates(kafka: KafkaTree) -> dict[str, set[str]]:
     return {broker: set(values.values()) for broker, values in by_broker.items() if RATES[0] in values}
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("no_lease_waits")
 @pytest.mark.parametrize("folder", ["warehouse", "another"])
 def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
@@ -90,7 +90,7 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
     assert (overrides(kafka), throttle_rows(surveyor.warehouse), throttle_rows(second.warehouse)) == ({}, [], [])
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("no_lease_waits")
 def test_lease_is_held_while_a_commit_waits(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
@@ -169,7 +169,7 @@ def rolling_back(kafka: KafkaTree, controller: MovingController, plan: Plan) -> 
     return ("rollback",)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("no_lease_waits")
 @pytest.mark.parametrize(
     ("prepare", "status"),
     [(cancelling, "partial"), (throttling, "cancelled"), (rolling_back, "committed")],

@@ -14,7 +14,7 @@ from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.core.errors import RefusedError
 from schemas.enums import PlanKind, PlanStatus
 from schemas.plan import Plan
-from schemas.znodes import TopicPartition, encode_partitions
+from schemas.znode_codecs import TopicPartition, encode_partitions
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import PREFERRED, REASSIGN, MovingController
 from tests.jobs.support.rows.move_rows import reassignment

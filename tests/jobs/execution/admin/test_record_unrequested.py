@@ -11,7 +11,7 @@ from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, 
 from schemas.enums import Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
-from schemas.znodes import Assignment
+from schemas.znode_codecs import Assignment
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.typed_rows import typed
 

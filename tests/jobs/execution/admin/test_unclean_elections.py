@@ -21,7 +21,7 @@ from jobs.runtime.cli_enums import Mode
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change, Key
-from schemas.znodes import Assignment
+from schemas.znode_codecs import Assignment
 
 if TYPE_CHECKING:
     from schemas.plan import RowOutcome

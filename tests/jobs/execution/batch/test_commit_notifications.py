@@ -18,7 +18,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import PlanStatus
 from schemas.plan import Plan
 from schemas.rows import PlanRow
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -31,7 +31,7 @@ UNKNOWN_SERVER_ERROR = -1
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 1.0)
 
 
@@ -48,7 +48,7 @@ def test_every_answer_is_a_row(
     assert fake_brokers[2].leader_epochs == {(T, partition): 6 for partition in PARTITIONS}
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_connects")
 def test_silent_broker_is_refused_before_the_take_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
@@ -63,7 +63,7 @@ def test_silent_broker_is_refused_before_the_take_over(
     assert surveyor.commits(plan.plan_id) == []
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_connects")
 def test_silent_broker_may_be_allowed_by_its_id(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:

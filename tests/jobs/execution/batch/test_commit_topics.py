@@ -11,7 +11,7 @@ from jobs.execution.batch import fenced_writer as fenced_writes
 from schemas.enums import PlanStatus
 from schemas.plan import Plan
 from schemas.topic_configs import TIERED
-from schemas.znodes import decode_assignment, decode_config
+from schemas.znode_codecs import decode_assignment, decode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.rows.plan_rows import creation, lose_commits, store_plan, topic_creation

@@ -18,8 +18,8 @@ from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import PlanStatus
 from schemas.plan import Plan
+from schemas.znode_codecs import State, encode_state
 from schemas.znode_json import LAST_EPOCH
-from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.plan_rows import election, store_plan

@@ -12,7 +12,7 @@ from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import NO_LEADER, Action, Outcome
 from schemas.plan import Plan
-from schemas.znodes import Assignment, decode_assignment, encode_assignment
+from schemas.znode_codecs import Assignment, decode_assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.fenced_writes import write
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path

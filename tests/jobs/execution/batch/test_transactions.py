@@ -23,7 +23,7 @@ from jobs.execution.batch.transactions import (
 from schemas.enums import NO_VERSION, Action, OperationKind
 from schemas.operation_data import AlteredConfig
 from schemas.rows import Change, Operation
-from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_config_change, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_config, encode_config_change, encode_state
 from tests.typed_rows import typed
 
 EPOCH = 8

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from schemas.enums import Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, Place, PlanRow, Row
-from schemas.znodes import Assignment, decode_assignment, decode_config, decode_partitions, decode_state
+from schemas.znode_codecs import Assignment, decode_assignment, decode_config, decode_partitions, decode_state
 from tests.jobs.execution.killed.crash_runner import Planned
 from tests.jobs.support.zookeeper.kafka_tree import Dump, state_path
 

@@ -17,7 +17,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.enums import Action
 from schemas.plan import Plan
-from schemas.znodes import decode_state
+from schemas.znode_codecs import decode_state
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation

@@ -19,7 +19,7 @@ from jobs.execution import cancellation, commit, mode_selection
 from jobs.execution.admin import admin_commit as commit_admin
 from jobs.execution.admin import cancellation_requests, connections, controller_client, running_waves
 from schemas.rows import Key
-from schemas.znodes import Assignment, State, decode_partitions, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.cancelling_controller import CancellingController
 from tests.jobs.support.controllers.throttled_tree import override
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

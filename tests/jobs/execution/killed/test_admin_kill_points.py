@@ -18,7 +18,7 @@ from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.throttles import set_throttle
 from schemas.enums import PlanKind, PlanStatus
 from schemas.plan import Plan
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.execution.killed import crash_runner
 from tests.jobs.execution.killed.commit_audit import CommitAudit
 from tests.jobs.execution.killed.crash_runner import KILLED, CrashRunner, Planned, planned, sampled_points

@@ -20,7 +20,7 @@ import pytest
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.enums import Outcome, PlanStatus
-from schemas.znodes import encode_controller
+from schemas.znode_codecs import encode_controller
 from tests.jobs.execution.killed.commit_audit import CommitAudit
 from tests.jobs.execution.killed.crash_process import TAKE_OVER, Meets, meet
 from tests.jobs.execution.killed.crash_runner import (

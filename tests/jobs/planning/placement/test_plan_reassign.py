@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.rows import Row
-from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.input_files import input_file, reassignment_file, reassignment_json
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path

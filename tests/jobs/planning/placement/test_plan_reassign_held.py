@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from schemas.znodes import State, encode_config, encode_state
+from schemas.znode_codecs import State, encode_config, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.input_files import reassignment_file, reassignment_json

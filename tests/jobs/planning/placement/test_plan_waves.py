@@ -14,7 +14,7 @@ from jobs.preconditions.admin_changes import judge_for_admin
 from jobs.preconditions.wave_outcomes import by_wave, evaluate_waves
 from schemas.rows import Change, Row
 from schemas.text import pluralise
-from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.input_files import reassignment_file

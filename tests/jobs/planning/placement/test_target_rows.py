@@ -8,8 +8,8 @@ from hypothesis import given, settings
 
 from jobs.planning.placement.optimise import intermediate_rows, target_rows
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
-from planner.placement.problem import NO_BROKER, PlacementError
 from planner.placement.solve import place
+from planner.placement.types import NO_BROKER, PlacementError
 from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import Case, cases
 

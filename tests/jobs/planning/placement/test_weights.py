@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.planning.placement.partition_arrays import rows_of
 from jobs.planning.placement.weights import UNKNOWN_SIZE, digest, fill_unknown, read_size_file
-from planner.placement.problem import Partitions
+from planner.placement.types import Partitions
 
 CSV = "topic,partition,bytes\norders,0,1024\norders,1,0\n"
 JSON = (

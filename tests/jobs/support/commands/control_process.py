@@ -14,7 +14,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.controllership import take_over
-from schemas.znodes import decode_controller
+from schemas.znode_codecs import decode_controller
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.torture.zookeeper_log import Transaction, transactions

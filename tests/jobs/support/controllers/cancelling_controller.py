@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 
 from schemas.enums import NO_LEADER
 from schemas.rows import Key
-from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 NOTHING_RUNS = 85

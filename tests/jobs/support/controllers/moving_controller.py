@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.rows import Key
-from schemas.znodes import Assignment, State, decode_partitions, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 

@@ -9,7 +9,7 @@ from kazoo.exceptions import KazooException
 from kazoo.protocol.states import Callback
 
 from jobs.controller.controller import ResidentController
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     State,
     encode_assignment,

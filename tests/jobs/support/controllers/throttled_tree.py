@@ -8,7 +8,7 @@ from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.execution.admin.connections import lease_for
 from jobs.runtime.settings import Settings, settings_from
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from schemas.znodes import decode_config, encode_config
+from schemas.znode_codecs import decode_config, encode_config
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 RATES = (LEADER_RATE, FOLLOWER_RATE)

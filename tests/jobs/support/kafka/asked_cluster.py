@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
-from schemas.znodes import State
+from schemas.znode_codecs import State
 from tests.jobs.support.commands.control_process import ControllerProcess, running_controller
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from schemas.znodes import State, encode_state
+from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     State,
     TopicPartition,

@@ -2,7 +2,7 @@
 
 from jobs.adapters.embedded.processes import LOOPBACK
 from schemas.rows import Broker
-from schemas.znodes import Endpoint
+from schemas.znode_codecs import Endpoint
 
 
 def broker_at(

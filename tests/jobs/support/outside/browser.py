@@ -51,7 +51,7 @@ def started() -> Iterator[Browser]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RenderedPage:
     """A page as it is looked at."""
 
     page: Page
@@ -77,20 +77,22 @@ class Sight:
 
 
 @contextmanager
-def rendered(browser: Browser, address: str, size: Sequence[int] = WIDE, *, dark: bool = False) -> Iterator[Sight]:
+def rendered(
+    browser: Browser, address: str, size: Sequence[int] = WIDE, *, dark: bool = False
+) -> Iterator[RenderedPage]:
     """Open a page in a window of its own."""
     width, height = size
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", locale="en-GB"
     )
-    sight = Sight(context.new_page())
-    page = sight.page
-    page.on("console", lambda message: sight.faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: sight.faults.append(str(error)))
-    page.on("dialog", lambda dialog: sight.refuse(dialog))  # noqa: PLW0108 - playwright marks what it is given
-    page.on("request", lambda request: sight.addresses.append(request.url))
+    rendered_page = RenderedPage(context.new_page())
+    page = rendered_page.page
+    page.on("console", lambda message: rendered_page.faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: rendered_page.faults.append(str(error)))
+    page.on("dialog", lambda dialog: rendered_page.refuse(dialog))  # noqa: PLW0108 - playwright marks what it is given
+    page.on("request", lambda request: rendered_page.addresses.append(request.url))
     try:
         page.goto(address)
-        yield sight
+        yield rendered_page
     finally:
         context.close()

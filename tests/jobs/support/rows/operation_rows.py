@@ -6,7 +6,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import OperationKind, PlanKind
 from schemas.plan import Plan
 from schemas.rows import Row
-from schemas.znodes import decode_assignment
+from schemas.znode_codecs import decode_assignment
 from tests.jobs.support.rows.plan_rows import creation, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

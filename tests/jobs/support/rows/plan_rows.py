@@ -17,7 +17,7 @@ from schemas.plan import Plan
 from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, Row
 from schemas.tables import CHANGES
-from schemas.znodes import decode_assignment, decode_state
+from schemas.znode_codecs import decode_assignment, decode_state
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.plan_digest import plan_id

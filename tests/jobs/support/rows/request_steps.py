@@ -15,7 +15,7 @@ from schemas.notices import STOP_REPLICA
 from schemas.plan import Plan
 from schemas.response_codes import NO_ERROR
 from schemas.rows import Key, Row
-from schemas.znodes import TopicPartition, decode_assignment, decode_partitions
+from schemas.znode_codecs import TopicPartition, decode_assignment, decode_partitions
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     State,
     decode_assignment,

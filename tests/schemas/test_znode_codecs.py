@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     MalformedZnodeError,
     State,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.znodes import (
+from schemas.znode_codecs import (
     Assignment,
     Controller,
     MalformedZnodeError,
