@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.core.errors import ExitCode
 from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -24,12 +25,12 @@ def metrics(
         ),
     ] = None,
     fleet: Annotated[bool, typer.Option("--all", help="Export every cluster of the --conf file.")] = False,
-) -> None:
+) -> ExitCode:
     """Export metrics for Prometheus to stdout, to a file or over HTTP."""
     from jobs.console_output.metrics import write_metrics
 
     del fleet  # in the settings
-    write_metrics(settings, out, listen)
+    return write_metrics(settings, out, listen)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ The name of every metric family starts with `surveyor_`, and every sample has th
 unknown before the first snapshot are omitted, so that they are not mistaken for zero. It needs no JVM.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,12 +16,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.addresses import parse_address
-from jobs.core.errors import UsageError
+from jobs.core.errors import ExitCode, SurveyorError, UsageError
+from jobs.core.logs import on_cluster_of_fleet
 from jobs.repositories.plans.commit_log import Outcomes, read_outcomes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import WarehouseStatus, read_warehouse_status
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
 from jobs.runtime.console import CommandResult, log
+from jobs.runtime.fleet import worst_code
 from jobs.runtime.metrics_server import MetricsCollector, MetricsServer
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
@@ -69,20 +72,20 @@ class ClusterFigures(MetricFamilies):
         return None if moment is None else round((self.now - moment).total_seconds(), 3)
 
 
-def write_metrics(settings: Settings, out: Path | None, listen: str | None) -> None:
-    """Print the metrics, write them to a file, or serve them until interrupted."""
+def write_metrics(settings: Settings, out: Path | None, listen: str | None) -> ExitCode:
+    """Print the metrics, write them to a file, or serve them until interrupted; return the exit code."""
     if listen is None:
-        _write(settings, out)
-    elif out is not None or not settings.for_people:
+        return _write(settings, out)
+    if out is not None or not settings.for_people:
         raise UsageError("--listen serves the metrics, while --out, --json and -o write them once; choose one of these")
-    else:
-        _serve(settings, listen)
+    _serve(settings, listen)
+    return ExitCode.DONE
 
 
-def _write(settings: Settings, out: Path | None) -> None:
+def _write(settings: Settings, out: Path | None) -> ExitCode:
     if out is not None:
         refuse_unwritable(out)
-    metrics = read_metrics(settings)
+    metrics, code = read_metrics(settings)
     result = {
         "samples": [
             {"name": sample.name, "type": metric.type, "labels": sample.labels, "value": sample.value}
@@ -95,9 +98,10 @@ def _write(settings: Settings, out: Path | None) -> None:
         emit(settings, CommandResult(result))
         if settings.for_people:
             print(text, end="")  # noqa: T201 - the text that Prometheus reads
-        return
+        return code
     replace_file(out, text)
     emit(settings, CommandResult(result, f"{len(result['samples'])} samples written to {out}"))
+    return code
 
 
 def _serve(settings: Settings, listen: str) -> None:
@@ -107,25 +111,39 @@ def _serve(settings: Settings, listen: str) -> None:
     """
     address = parse_address("--listen", listen)
     read_metrics(settings)
-    with MetricsServer(address, lambda: read_metrics(settings)) as server:
+    with MetricsServer(address, lambda: read_metrics(settings)[0]) as server:
         log(f"surveyor: metrics at {server.url}; press Ctrl-C to stop")
         server.serve_forever()
 
 
-def read_metrics(settings: Settings) -> list[Metric]:
-    """Return the metrics of all clusters that have samples; a single cluster must have a snapshot.
+def read_metrics(settings: Settings) -> tuple[list[Metric], ExitCode]:
+    """Return the metrics of all clusters that have samples, and the worst exit code of clusters that failed.
 
-    A name may occur only once, so metrics of several clusters are merged by name.
+    A single cluster must have a snapshot. Of several, those that fail are logged and left out, unless all fail. A name
+    may occur only once, so metrics of several clusters are merged by name.
     """
     if not settings.fleet:
         find_snapshot(settings.warehouse)
     merged: dict[str, Metric] = {}
+    errors = dict[str, SurveyorError]()
     for cluster in settings.fleet or (settings,):
-        for metric in families(read_figures(cluster, datetime.now(UTC))):
+        try:
+            cluster.refuse_invalid_section()
+            figures = read_figures(cluster, datetime.now(UTC))
+        except SurveyorError as error:
+            errors[cluster.cluster] = error
+            if len(errors) == (len(settings.fleet) or 1):
+                raise
+            continue
+        for metric in families(figures):
             merged.setdefault(metric.name, metric)
             if merged[metric.name] is not metric:
                 merged[metric.name].samples += metric.samples
-    return [metric for metric in merged.values() if metric.samples]
+    for name, failure in errors.items():
+        with on_cluster_of_fleet(name):
+            log(f"surveyor: {failure}", logging.WARNING, exit_code=int(failure.exit_code))
+    worst = worst_code(failure.exit_code for failure in errors.values())
+    return [metric for metric in merged.values() if metric.samples], worst
 
 
 def read_figures(settings: Settings, now: datetime) -> ClusterFigures:

@@ -14,6 +14,7 @@ ZOOKEEPER: Final = "--zookeeper"
 BOOTSTRAP_SERVERS: Final = "--bootstrap-server"
 ZOOKEEPER_CONFIG: Final = "--zookeeper-config"
 COMMAND_CONFIG: Final = "--command-config"
+CONF: Final = "--conf"
 
 VARIABLES: Final = {
     WAREHOUSE: "SURVEYOR_WAREHOUSE",
@@ -21,6 +22,7 @@ VARIABLES: Final = {
     BOOTSTRAP_SERVERS: "SURVEYOR_BOOTSTRAP_SERVERS",
     ZOOKEEPER_CONFIG: "SURVEYOR_ZOOKEEPER_CONFIG",
     COMMAND_CONFIG: "SURVEYOR_COMMAND_CONFIG",
+    CONF: "SURVEYOR_CONF",
 }
 """Environment variables by option."""
 
@@ -38,6 +40,10 @@ _of_cluster: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("option_pl
 """The places of the cluster of a fleet that this thread works on."""
 
 
+def _places() -> Mapping[str, str]:
+    return _of_cluster.get() or _State.places
+
+
 def place_of(option: str) -> str:
     """Return where an option's value comes from, for messages; by default the option.
 
@@ -47,8 +53,7 @@ def place_of(option: str) -> str:
     ...     place_of("--warehouse")
     'warehouse of surveyor.toml'
     """
-    places = _of_cluster.get() or _State.places
-    return places.get(option) or (f"{option} ({VARIABLES[option]})" if option in _WITH_VARIABLE else option)
+    return _places().get(option) or (f"{option} ({VARIABLES[option]})" if option in _WITH_VARIABLE else option)
 
 
 def value_at(option: str, value: object) -> str:
@@ -62,6 +67,18 @@ def value_at(option: str, value: object) -> str:
     """
     place = place_of(option)
     return f"{place} {value}" if place.startswith((option, VARIABLES.get(option, option))) else f"{place}: {value}"
+
+
+def conf_section(cluster: str = "NAME") -> str:
+    """Return the section of the configuration file that has the settings of the cluster, for messages.
+
+    >>> conf_section("east")
+    '[clusters.east] of the file of --conf (SURVEYOR_CONF)'
+    >>> with option_places({"--conf": "[clusters.east] of surveyor.toml"}):
+    ...     conf_section()
+    '[clusters.east] of surveyor.toml'
+    """
+    return _places().get(CONF) or f"[clusters.{cluster}] of the file of {CONF} ({VARIABLES[CONF]})"
 
 
 @contextmanager

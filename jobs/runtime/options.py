@@ -20,7 +20,7 @@ from jobs.core import logs
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
 from jobs.core.masking import without_passwords
-from jobs.core.option_places import option_places
+from jobs.core.option_places import conf_section, option_places
 from jobs.core.signals import end_unless_own_interrupt, exit_code, json_output, stop_handling
 from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
@@ -253,7 +253,7 @@ def check_throttle(throttle: str | None, configured: str | None = None) -> None:
 
     `configured` is the rate of the cluster's configuration file, which applies without the option.
     """
-    option, rate = ("--throttle", throttle) if throttle else ("the throttle of the configuration file,", configured)
+    option, rate = ("--throttle", throttle) if throttle else (f"throttle in {conf_section()},", configured)
     if rate in {None, NO_THROTTLE}:
         return
     slow = slow_rate_warning(option, str(rate))

@@ -7,7 +7,7 @@ line on stderr says which value is used, so that no command runs on an unintende
 """
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -26,17 +26,19 @@ from jobs.core.logs import LogFormat, LogLevel
 from jobs.core.option_places import (
     BOOTSTRAP_SERVERS,
     COMMAND_CONFIG,
+    CONF,
     VARIABLES,
     WAREHOUSE,
     ZOOKEEPER,
     ZOOKEEPER_CONFIG,
+    conf_section,
     option_places,
     place_of,
 )
 from jobs.core.text_decoding import read_text_file
 from jobs.core.units import PERIOD, RATE, parse_rate
 from jobs.runtime.cli_enums import Output
-from jobs.runtime.console import log
+from jobs.runtime.console import log, warn
 from jobs.runtime.suggestions import Typed
 from jobs.runtime.zookeeper_commands import INSTEAD
 
@@ -87,6 +89,12 @@ class ClusterConf(_Strict):
     limits: LimitsConf = LimitsConf()
 
 
+class InvalidClusterConf(ClusterConf):
+    """A section of the file that cannot be used, with the default of every key."""
+
+    reason: str
+
+
 class Conf(_Strict):
     """The configuration file."""
 
@@ -94,6 +102,7 @@ class Conf(_Strict):
     log_level: LogLevel | None = None
     log_format: LogFormat | None = None
     clusters: dict[str, ClusterConf] = {}
+    """The sections by cluster; those that cannot be used are InvalidClusterConf."""
 
 
 @dataclass(frozen=True)  # no slots, as cached_property needs a __dict__
@@ -189,9 +198,9 @@ class Settings:
         return self.conf.bootstrap_servers is None
 
     def refuse_invalid_section(self) -> None:
-        """Raise UsageError for a cluster of a fleet whose section of the file cannot be used."""
-        if self.conf_section is not None:
-            _refuse_invalid_section(self.conf, self.conf_section)
+        """Raise UsageError for a cluster whose section of the file cannot be used."""
+        if isinstance(self.conf, InvalidClusterConf):
+            raise UsageError(self.conf.reason)
 
     def refuse_without_zookeeper(self, command: str, instead: str | None = None) -> None:
         """Raise RefusedError, with what to use instead, if a command works through ZooKeeper and there is none."""
@@ -220,24 +229,48 @@ class Settings:
         if self.conf.zookeeper is None:
             raise UsageError(
                 f"no ZooKeeper given for cluster {self.cluster!r}: give --zookeeper HOST:PORT[,...][/chroot], or set "
-                f"SURVEYOR_ZOOKEEPER, or [clusters.{self.cluster}] zookeeper = ... in the file of --conf "
-                "(SURVEYOR_CONF); of a KRaft cluster, --bootstrap-server HOST:PORT[,...]",
+                f"SURVEYOR_ZOOKEEPER, or zookeeper = ... in {conf_section(self.cluster)}; of a KRaft cluster, "
+                "--bootstrap-server HOST:PORT[,...]",
             )
         return ZooKeeperEndpoint(self.conf.zookeeper, self.conf.zookeeper_config)
 
 
-def load_conf(path: Path | None) -> Conf:
-    """Read the TOML file; raise UsageError with the first error in it."""
+def load_conf(path: Path | None, name: str = "") -> Conf:
+    """Read the TOML file; raise UsageError with the first error that concerns all of it.
+
+    `name` is the file's name in messages: the option or variable, and the path. An error in the section of a cluster
+    concerns that cluster alone.
+    """
     if path is None:
         return Conf()
+    called = name or str(path)
     try:
-        return Conf.model_validate(tomllib.loads(read_text_file(path, f"--conf {path} (SURVEYOR_CONF)")))
+        content = tomllib.loads(read_text_file(path, called))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"--conf {path} is not valid TOML: {error}") from None
+        raise UsageError(f"{called} is not valid TOML: {error}") from None
+    invalid = dict[str, str]()
+    try:
+        conf = Conf.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"--conf {path}: {where}: {first['msg']}; see conf/surveyor.toml for every key") from None
+        for detail in error.errors():
+            table, *keys = map(str, detail["loc"])
+            if table != "clusters" or not keys:
+                raise UsageError(_key_message(called, [table, *keys], detail["msg"])) from None
+            invalid.setdefault(keys[0], _key_message(_section(path, keys[0]), keys[1:], detail["msg"]))
+        valid = {cluster: section for cluster, section in content["clusters"].items() if cluster not in invalid}
+        conf = Conf.model_validate({**content, "clusters": valid})
+    for cluster, section in conf.clusters.items():
+        try:
+            _refuse_invalid_section(cluster, section, _section(path, cluster))
+        except UsageError as error:
+            invalid[cluster] = str(error)
+    replaced = {cluster: InvalidClusterConf(reason=reason) for cluster, reason in invalid.items()}
+    return conf.model_copy(update={"clusters": {**conf.clusters, **replaced}})
+
+
+def _key_message(place: str, keys: Sequence[str], reason: str) -> str:
+    where = f"{place}: {'.'.join(keys)}" if keys else place
+    return f"{where}: {reason}; see conf/surveyor.toml for every key"
 
 
 def settings_from(
@@ -259,8 +292,8 @@ def settings_from(
     typed: Typed | None = None,
 ) -> Settings:
     """Merge options and file, and log as they say; for a `fleet`, the clusters come from the file alone."""
-    conf = load_conf(conf_path)
     sources = Sources(typed or {}, conf_path)
+    conf = load_conf(conf_path, sources.conf_file)
     logs.configure(
         sources.prefer("log_level", log_level, conf.log_level, notify=lambda _: None),
         sources.prefer("log_format", log_format, conf.log_format, notify=lambda _: None),
@@ -275,8 +308,7 @@ def settings_from(
     if remote is not None:
         address(remote, "--remote" if "remote" in sources.typed else REMOTE)
         folder = absolute(folder)
-    for name in (cluster, *conf.clusters):
-        refuse_invalid_cluster_name(name)
+    refuse_invalid_cluster_name(cluster)
     addresses = {"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers}
     for name, servers in addresses.items():
         option = ADDRESS_OPTIONS[name]
@@ -287,7 +319,7 @@ def settings_from(
     if fleet:
         _refuse_single_cluster_options(sources.typed)
         if not conf.clusters:
-            raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
+            raise UsageError(f"--all takes the clusters of {sources.conf_file}; give one with [clusters.NAME] sections")
         if zookeeper is not None:
             log(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
         if bootstrap_servers is not None:
@@ -301,7 +333,7 @@ def settings_from(
                 conf=known,
                 as_json=True,
                 typed=_typed_for(name, sources.typed),
-                places=places | _places_in(_section(conf_path, name)),
+                places=places | _places_in(_section(conf_path, name)) | {CONF: _section(conf_path, name)},
                 conf_section=_section(conf_path, name),
             )
             for name, known in sorted(conf.clusters.items())
@@ -314,13 +346,8 @@ def settings_from(
             typed=sources.typed,
             places=places | _places_in(f"its section of {conf_path}"),
         )
-    if conf.clusters and cluster not in conf.clusters:
-        raise UsageError(
-            f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
-        )
-    cluster_conf = conf.clusters.get(cluster, ClusterConf())
+    cluster_conf = _conf_of(cluster, conf.clusters, sources.conf_file)
     section = _section(conf_path, cluster)
-    _refuse_invalid_section(cluster_conf, section)
     stored = {name: getattr(cluster_conf, name) for name in _CLUSTER_OPTIONS}
     chosen_address = sources.address(addresses, cluster_conf)
     cluster_conf = cluster_conf.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
@@ -333,6 +360,8 @@ def settings_from(
     chosen_conf = cluster_conf.model_copy(update=flags)
     chosen = {name: getattr(chosen_conf, name) for name in _CLUSTER_OPTIONS}
     places |= sources.places(chosen, stored, section)
+    if conf_path is not None:
+        places[CONF] = section
     return of_command(
         cluster=cluster,
         conf=chosen_conf,
@@ -340,6 +369,21 @@ def settings_from(
         typed=sources.typed,
         places=places,
     )
+
+
+def _conf_of(cluster: str, sections: Mapping[str, ClusterConf], conf_file: str) -> ClusterConf:
+    """Return the section of a cluster, and warn of others that cannot be used.
+
+    Raise UsageError if its own cannot be used, or if the file has sections, and none of this cluster.
+    """
+    if sections and cluster not in sections:
+        raise UsageError(f"{conf_file} has no [clusters.{cluster}]; it has {', '.join(sorted(sections))}")
+    for name, conf in sorted(sections.items()):
+        if isinstance(conf, InvalidClusterConf):
+            if name == cluster:
+                raise UsageError(conf.reason)
+            warn(f"{conf.reason}; commands for cluster {name!r} are refused until this is corrected")
+    return sections.get(cluster, ClusterConf())
 
 
 _CLUSTER_OPTIONS: Final = ADDRESS_OPTIONS | {"zookeeper_config": ZOOKEEPER_CONFIG, "command_config": COMMAND_CONFIG}
@@ -358,8 +402,9 @@ _ADDRESS_FORMS: Final = {
 """How addresses are written, and the option that gives the user, by key."""
 
 
-def _refuse_invalid_section(conf: ClusterConf, section: str) -> None:
-    """Raise UsageError if a section of the file names both ZooKeeper and brokers, or has an invalid address."""
+def _refuse_invalid_section(cluster: str, conf: ClusterConf, section: str) -> None:
+    """Raise UsageError for a section with an invalid name or address, or with both ZooKeeper and brokers."""
+    refuse_invalid_cluster_name(cluster)
     for name in ADDRESS_OPTIONS:
         _refuse_invalid_servers(name, getattr(conf, name), f"{name} in {section}")
     if None not in {conf.zookeeper, conf.bootstrap_servers}:
@@ -392,7 +437,7 @@ FLEET_OPTIONS: Final = frozenset({"fleet", "parallel"})
 def _refuse_single_cluster_options(typed: Typed) -> None:
     for name in SINGLE_CLUSTER_OPTIONS:
         if name in typed:
-            raise UsageError(f"{typed[name][0]} is for one cluster, --all for those of --conf: give one of the two")
+            raise UsageError(f"{typed[name][0]} is for one cluster, --all for every cluster: give one of the two")
 
 
 def _typed_for(cluster: str, typed: Typed) -> Typed:
@@ -410,6 +455,13 @@ class Sources:
 
     typed: Typed
     conf_path: Path | None
+
+    @property
+    def conf_file(self) -> str:
+        """The configuration file and where its path comes from, for messages; by default the option."""
+        if self.conf_path is None:
+            return f"{CONF} ({VARIABLES[CONF]})"
+        return f"{CONF if 'conf_path' in self.typed else VARIABLES[CONF]} {self.conf_path}"
 
     def address(self, given: Mapping[str, str | None], in_file: ClusterConf) -> dict[str, str]:
         """Choose the address of the cluster's metadata: of ZooKeeper, or of the brokers of a KRaft cluster.

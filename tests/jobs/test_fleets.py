@@ -231,7 +231,7 @@ def test_the_losses_of_all_are_those_of_each(clusters: Clusters) -> None:
 def test_options_of_one_cluster_are_refused(clusters: Clusters, arguments: list[str], refusal: str) -> None:
     done = clusters.run(*arguments, "--all")
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == f"surveyor: {refusal}, --all for those of --conf: give one of the two\n"
+    assert done.stderr == f"surveyor: {refusal}, --all for every cluster: give one of the two\n"
 
 
 ALLOWED_WITH_ALL = {

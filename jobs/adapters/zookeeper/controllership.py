@@ -33,6 +33,7 @@ from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_signs import refuse_migration
+from jobs.core.option_places import conf_section
 from jobs.core.signals import interrupted
 from schemas import reasons
 from schemas.enums import NO_CONTROLLER
@@ -296,7 +297,7 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
             "controller; `surveyor status` shows the command"
         )
     if controller_id in state.live:
-        raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
+        raise RefusedError(f"broker {controller_id} exists: choose another controller_id in {conf_section()}")
 
 
 def _wait_until_free(

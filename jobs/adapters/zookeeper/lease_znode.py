@@ -30,7 +30,7 @@ from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.adapters.zookeeper.endpoint import acl_id
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
-from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of, value_at
+from jobs.core.option_places import ZOOKEEPER_CONFIG, conf_section, place_of, value_at
 from schemas.lease_holder import (
     LeaseHolder,
     encode_holder,
@@ -190,8 +190,7 @@ def _denied(client: KazooClient, config: Path | None) -> LeaseRefusal:
         remedy = f"ask an administrator to add to the ACL of {_PARENT} {entry}"
     return LeaseRefusal(
         f"an ACL denies Surveyor permission to create {LEASE} (NoAuth), which prevents two commits at a time",
-        f"{remedy}; or set commit_lease = false for this cluster in the --conf file, and make sure that only one "
-        "commit runs",
+        f"{remedy}; or set commit_lease = false in {conf_section()}, and make sure that only one commit runs",
     )
 
 

@@ -196,6 +196,15 @@ def test_a_fleet_has_each_family_once(measured: Surveyor, tmp_path: Path) -> Non
     assert {sample.labels["cluster"] for sample in plans.samples} == {"default", "east"}
 
 
+def test_a_cluster_of_a_fleet_that_fails_leaves_the_metrics_of_the_others(measured: Surveyor, tmp_path: Path) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(f'warehouse = "{measured.folder}"\n[clusters.default]\n[clusters.east]\nzokeeper = "zk:1"\n')
+    ran = SurveyorAlone(measured.warehouse).run("metrics", "--all", "--conf", str(conf))
+
+    assert (ran.exit_code, f"surveyor: east: [clusters.east] of {conf}: zokeeper: " in ran.stderr) == (2, True)
+    assert parsed(ran.stdout)["surveyor_partitions"] == {frozenset(): 4}
+
+
 def test_json_is_one_object(measured: Surveyor) -> None:
     samples = measured.json("metrics")["samples"]
 

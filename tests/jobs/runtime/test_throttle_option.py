@@ -29,7 +29,13 @@ def test_a_rate_below_a_kilobyte_is_warned_of(
 
 @pytest.mark.parametrize(
     ("typed", "warning"),
-    [(None, "surveyor: warning: the throttle of the configuration file, 50 is 50 bytes a second"), ("50MB/s", "")],
+    [
+        (
+            None,
+            "surveyor: warning: throttle in [clusters.NAME] of the file of --conf (SURVEYOR_CONF), 50 is 50",
+        ),
+        ("50MB/s", ""),
+    ],
 )
 def test_a_slow_rate_of_the_configuration_file_is_warned_of(
     capsys: pytest.CaptureFixture[str], typed: str | None, warning: str

@@ -490,5 +490,5 @@ def test_a_fleet_has_clusters_of_both_kinds(story: Story, tree: KafkaTree, tmp_p
     assert result["clusters"]["kraft"]["health"]["offline"] == 1
     refused_one = CliRunner().invoke(app, ["snapshot", "--all", "--conf", str(conf), "--bootstrap-server", "k:1"])
     assert refused_one.stderr == (
-        "surveyor: --bootstrap-server is for one cluster, --all for those of --conf: give one of the two\n"
+        "surveyor: --bootstrap-server is for one cluster, --all for every cluster: give one of the two\n"
     )

@@ -1,0 +1,100 @@
+"""An error in the section of a cluster stops the commands for that cluster alone; other errors of the file stop all."""
+
+from pathlib import Path
+
+import pytest
+
+from jobs.core.errors import ExitCode, UsageError
+from jobs.runtime.console import CommandResult
+from jobs.runtime.fleet import FleetSummary, run_on_fleet
+from jobs.runtime.settings import Settings, settings_from
+from jobs.runtime.suggestions import Typed
+
+pytestmark = pytest.mark.unit
+
+INVALID = [
+    ("[clusters.east]\nzokeeper = 'zk:1'", "east", ": zokeeper: Extra inputs are not permitted"),
+    ("[clusters.east]\nimbalance_threshold = 2", "east", ": imbalance_threshold: Input should be less than"),
+    ("[clusters.east]\nretention = 'long'", "east", ": retention: String should match"),
+    ("[clusters.east.limits]\nmax_moves = 2", "east", ": limits.max_moves: Extra inputs are not permitted"),
+    ("[clusters]\neast = 'zk:1'", "east", ": Input should be a valid dictionary"),
+    ("[clusters.east]\nzookeeper = 'zk:1'\nbootstrap_servers = 'k:1'", "east", " has both zookeeper and bootstrap"),
+    ("[clusters.east]\nzookeeper = 'me:secret@zk:1'", "east", ": the address contains @"),
+    ("[clusters.' ']\nzookeeper = 'zk:1'", " ", "cannot be the name of a cluster"),
+]
+"""A section that cannot be used, its cluster, and a part of the message."""
+
+
+def _settings(conf: Path, cluster: str = "default", *, fleet: bool = False, typed: Typed | None = None) -> Settings:
+    return settings_from(
+        cluster=cluster,
+        zookeeper=None,
+        warehouse="w",
+        conf_path=conf,
+        command_config=None,
+        as_json=False,
+        result_file=None,
+        fleet=fleet,
+        typed=typed,
+    )
+
+
+def _conf(folder: Path, text: str) -> Path:
+    path = folder / "surveyor.toml"
+    path.write_text(f"{text}\n[clusters.west]\nzookeeper = 'zk:2'\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("text", "cluster", "reason"), INVALID)
+def test_an_invalid_section_fails_its_cluster_alone(tmp_path: Path, text: str, cluster: str, reason: str) -> None:
+    fleet = _settings(_conf(tmp_path, text), fleet=True)
+    summary = FleetSummary(title="test", figures=lambda result: result, shown=())
+
+    result = run_on_fleet(fleet, None, lambda settings: CommandResult({"read": settings.address}), summary)
+
+    failed = result.json["clusters"][cluster]
+    assert (result.json["clusters"]["west"], reason in failed["error"]) == ({"read": "zk:2"}, True)
+    assert (failed["exit_code"], result.json["failed"], result.exit_code) == (ExitCode.USAGE, 1, ExitCode.USAGE)
+    assert "secret" not in failed["error"]
+
+
+@pytest.mark.parametrize(("text", "cluster", "reason"), INVALID)
+def test_a_command_for_another_cluster_warns_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, cluster: str, reason: str
+) -> None:
+    conf = _conf(tmp_path, text)
+
+    assert _settings(conf, "west").address == "zk:2"
+    warning = capsys.readouterr().err
+    assert (warning.startswith("surveyor: warning: "), reason in warning) == (True, True)
+    with pytest.raises(UsageError, match=r"cannot be the name|\[clusters\.east\] of "):
+        _settings(conf, cluster)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("warehouse = ", " is not valid TOML"),
+        ("warehouse = 1", ": warehouse: Input should be a valid string"),
+        ("wharehouse = 'w'\n[clusters.east]\nzokeeper = 'zk:1'", ": wharehouse: Extra inputs are not permitted"),
+    ],
+)
+@pytest.mark.parametrize("fleet", [False, True])
+def test_an_error_of_the_whole_file_names_it_as_it_was_given(
+    tmp_path: Path, text: str, reason: str, *, fleet: bool
+) -> None:
+    conf = _conf(tmp_path, text)
+    options: Typed = {"conf_path": ("--conf", str(conf))}
+    for typed, place in ((options, f"--conf {conf}"), ({}, f"SURVEYOR_CONF {conf}")):
+        with pytest.raises(UsageError) as refused:
+            _settings(conf, "west", fleet=fleet, typed=typed)
+        assert str(refused.value).startswith(place + reason)
+
+
+def test_a_missing_section_names_the_file_as_it_was_given(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, "")
+    with pytest.raises(UsageError, match=r"SURVEYOR_CONF .* has no \[clusters\.eats\]; it has west"):
+        _settings(conf, "eats")
+    conf.write_text("")
+    with pytest.raises(UsageError, match=r"--all takes the clusters of SURVEYOR_CONF .*; give one with"):
+        _settings(conf, fleet=True)
