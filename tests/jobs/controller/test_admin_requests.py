@@ -48,51 +48,69 @@ def recorded_withdrawals(warehouse: Warehouse) -> list[tuple[Any, ...]]:
     return sorted((tuple(row[name] for name in named) for row in rows), key=str)
 
 
-def test_requested_reassignment_completes(
-    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
-) -> None:
-    controller.log.start()
+MOVES = [
+    TopicPartition("orders", 0, [1, 2]),
+    TopicPartition("orders", 1, [9, 2]),
+    TopicPartition("orders", 5, [1]),
+]
+"""Requests to move a partition, to move one to a dead broker, and to move an unknown partition."""
+
+
+def request_moves(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
-    orders = [
-        TopicPartition("orders", 0, [1, 2]),
-        TopicPartition("orders", 1, [9, 2]),
-        TopicPartition("orders", 5, [1]),
-    ]
-    tree.client.create(REASSIGN, encode_partitions(orders))
-
+    tree.client.create(REASSIGN, encode_partitions(MOVES))
     run_until_quiet(controller)
+
+
+def test_requested_reassignment_begins(tree: KafkaTree, controller: ResidentController) -> None:
+    request_moves(tree, controller)
+
     topic = tree.assignment("orders")
     assert (topic.partitions[0], topic.adding_replicas, topic.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
-    assert requests_to(tree, 2, "leader_and_isr")["orders", 0].is_new
-    assert not requests_to(tree, 1, "leader_and_isr")["orders", 0].is_new
+    sent_as_new = {broker: requests_to(tree, broker, "leader_and_isr")["orders", 0].is_new for broker in (1, 2)}
+    assert sent_as_new == {1: False, 2: True}
     # the request for the unknown partition is withdrawn; the one for a dead broker waits
-    assert tree.client.get(REASSIGN)[0] == encode_partitions(orders[:2])
+    assert tree.client.get(REASSIGN)[0] == encode_partitions(MOVES[:2])
 
+
+def test_requested_reassignment_ends_once_in_sync(tree: KafkaTree, controller: ResidentController) -> None:
+    request_moves(tree, controller)
     assert tree.brokers is not None
     received = tree.brokers.in_order("orders")
+
     put_isr(tree, "orders", [0, 1, 2])
     run_until_quiet(controller)
 
     assert received[:5].count((0, "update_metadata")) == 1
     assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*received[:5]}
     assert received[5] == (0, "stop_replica")  # as in Kafka, after the target was sent its leader
-    assert tree.assignment("orders").partitions == {0: [1, 2], 1: [1, 2]}
-    assert tree.assignment("orders").removing_replicas == {}
-    state = tree.state("orders")
+    topic, state = tree.assignment("orders"), tree.state("orders")
+    assert (topic.partitions, topic.removing_replicas) == ({0: [1, 2], 1: [1, 2]}, {})
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1, 2], 8)
     assert requests_to(tree, 0, "stop_replica")["orders", 0].delete_partition
     assert requests_to(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
-    assert tree.client.get(REASSIGN)[0] == encode_partitions(orders[1:2])
+    assert tree.client.get(REASSIGN)[0] == encode_partitions(MOVES[1:2])
+
+
+def test_move_to_a_dead_broker_begins_once_it_registers(
+    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
+) -> None:
+    controller.log.start()
+    request_moves(tree, controller)
+    put_isr(tree, "orders", [0, 1, 2])
+    run_until_quiet(controller)
+
     tree.register(9)
     drain_watches(controller)
     run_until_quiet(controller)
     assert tree.assignment("orders").adding_replicas == {1: [9]}
     put_isr(tree, "orders", [1, 2, 9], partition=1)
     run_until_quiet(controller)
+    controller.log.close()
+
     assert tree.assignment("orders").partitions[1] == [9, 2]
     assert tree.client.exists(REASSIGN) is None
-    controller.log.close()
     kind = "withdraw_reassignment"
     assert recorded_withdrawals(warehouse) == [
         (kind, "orders", 0, "applied", "asked to be on [1, 2]: partition is already assigned as requested"),
@@ -224,19 +242,28 @@ def test_topic_is_deleted_after_its_replicas(
 
     tree.register(2)
     run_until_quiet(controller)
-
-    assert [tree.client.exists(path) for path in ("/brokers/topics/old", "/config/topics/old")] == [None, None]
-    assert tree.client.get_children("/admin/delete_topics") == []
-    assert requests_to(tree, 0, "update_metadata")["old", 0].leader == -2
-    assert requests_to(tree, 2, "stop_replica")["old", 1].delete_partition
-    put_assignment(tree, "old", {0: [0, 1]})
-    run_until_quiet(controller)
-    assert tree.state("old").leader_epoch == 0
     controller.log.close()
+
+    paths = ("/brokers/topics/old", "/config/topics/old", "/admin/delete_topics/old")
+    assert [path for path in paths if tree.client.exists(path)] == []
+    assert requests_to(tree, 0, "update_metadata")["old", 0].leader == LEADER_DURING_DELETE
+    assert requests_to(tree, 2, "stop_replica")["old", 1].delete_partition
     assert recorded_withdrawals(warehouse) == [
         ("delete_topic", "old", None, "applied", "every broker has confirmed it"),
         ("withdraw_deletion", "unknown", None, "applied", "topic does not exist"),
     ]
+
+
+def test_topic_of_a_deleted_name_starts_at_leader_epoch_0(tree: KafkaTree, controller: ResidentController) -> None:
+    tree.add_topic("old", {0: [0, 1]}, topic_id=None)
+    initialize(controller)
+    tree.client.create("/admin/delete_topics/old")
+    run_until_quiet(controller)
+
+    put_assignment(tree, "old", {0: [0, 1]})
+    run_until_quiet(controller)
+
+    assert tree.state("old").leader_epoch == 0
 
 
 def test_partly_deleted_topic_is_deleted(tree: KafkaTree, controller: ResidentController) -> None:
@@ -292,10 +319,8 @@ def test_undeletable_notification_does_not_block_others(tree: KafkaTree, control
     assert tree.client.get_children("/isr_change_notification") == ["isr_change_0000000002"]
 
 
-def test_preferred_elections_and_isr_changes(
-    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
-) -> None:
-    controller.log.start()
+def isr_change(tree: KafkaTree, controller: ResidentController) -> None:
+    """Broker 2 leads orders-1 in place of broker 1, and notifies the controller of the ISR."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
     tree.client.set(state_path("orders", 1), encode_state(State(1, 2, 6, [2, 1])))
@@ -303,18 +328,30 @@ def test_preferred_elections_and_isr_changes(
         "/isr_change_notification/isr_change_0000000007", encode_partitions([TopicPartition("orders", 1)])
     )
     run_until_quiet(controller)
+
+
+def test_isr_changes_are_sent_to_all_brokers(tree: KafkaTree, controller: ResidentController) -> None:
+    isr_change(tree, controller)
+
     assert requests_to(tree, 0, "update_metadata")["orders", 1].isr == (2, 1)
     assert tree.client.get_children("/isr_change_notification") == []
+
+
+def test_requested_preferred_elections_are_attempted(
+    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
+) -> None:
+    controller.log.start()
+    isr_change(tree, controller)
 
     elections = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nothing", 0)]
     tree.client.create(ELECTION, encode_partitions(elections))
     run_until_quiet(controller)
+    controller.log.close()
 
     state = tree.state("orders", 1)
     assert (state.leader, state.isr, state.leader_epoch) == (1, [2, 1], 7)
     assert tree.version("orders", 0) == 0
     assert tree.client.exists(ELECTION) is None
-    controller.log.close()
     kind = "withdraw_election"
     assert recorded_withdrawals(warehouse) == [
         (kind, "nothing", 0, "applied", "no such partition in the snapshot"),

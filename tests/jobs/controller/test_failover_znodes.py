@@ -89,11 +89,12 @@ def test_features_that_cannot_be_decoded_are_kept(tree: KafkaTree, serving: Resi
     assert tree.client.get(FEATURE)[0] == data
 
 
-def test_topics_get_ids_before_brokers_are_sent_them(tree: KafkaTree, serving: ResidentController) -> None:
+def test_topics_without_ids_get_them_at_the_take_over(tree: KafkaTree, serving: ResidentController) -> None:
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
     tree.add_topic("named", {0: [0, 1]})
     before = topic_id(tree, "named")
     set_protocols(serving, *["3.9-IV0"] * 3)
+
     initialize(serving)
 
     old = topic_id(tree, "old")
@@ -102,8 +103,15 @@ def test_topics_get_ids_before_brokers_are_sent_them(tree: KafkaTree, serving: R
     assert topic_id(tree, "named") == before
     assert tree.assignment("old").partitions == {0: [0, 1]}
     assert serving.context.topic_of_id(old) == "old"
+
+
+def test_new_topics_get_ids_before_brokers_are_sent_them(tree: KafkaTree, serving: ResidentController) -> None:
+    set_protocols(serving, *["3.9-IV0"] * 3)
+    initialize(serving)
+
     put_assignment(tree, "new", {0: [1, 2]})
     run_until_quiet(serving)
+
     assert topic_id(tree, "new") is not None
     assert tree.brokers is not None
     sent = {
