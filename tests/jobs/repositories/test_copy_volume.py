@@ -62,7 +62,17 @@ MOVES: Final[list[Move]] = [
 ]
 
 
-def test_bytes_and_time_of_each_wave(warehouse: Warehouse) -> None:
+COPIED: Final = Volume(
+    waves=[
+        WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, busiest_broker_bytes=140),
+        WaveVolume(wave=1, replicas=2, bytes=90, unknown=1, busiest_broker_bytes=90),
+    ],
+    received={2: 0, 3: 140, 4: 130},
+)
+"""What `MOVES` copy."""
+
+
+def test_bytes_of_each_wave(warehouse: Warehouse) -> None:
     """The largest log of the current replicas counts: no future log, and none on a former replica."""
     stored(
         warehouse,
@@ -74,20 +84,20 @@ def test_bytes_and_time_of_each_wave(warehouse: Warehouse) -> None:
         (1, "b", 1, 7, False),
     )
 
-    copied = stored_volume(warehouse, changes(MOVES))
+    assert stored_volume(warehouse, changes(MOVES)) == COPIED
 
-    assert copied.waves == [
-        WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, busiest_broker_bytes=140),
-        WaveVolume(wave=1, replicas=2, bytes=90, unknown=1, busiest_broker_bytes=90),
-    ]
-    assert copied.received == {2: 0, 3: 140, 4: 130}
-    assert [*copied.lines(10)] == [
+
+def test_time_of_each_wave() -> None:
+    assert [*COPIED.lines(10)] == [
         "copies 5 replicas, 270 B, and 1 replica of unknown size; at least 23 s at 10 B/s a broker",
         "bytes copied by wave 180 B in 14 s, 90 B in 9 s",
     ]
-    assert "--throttle, for instance 50MB/s, limits each broker" in next(copied.lines(None))
-    assert copied.json(10)["seconds"] == 23.0
-    assert [wave["seconds"] for wave in copied.json(None)["waves"]] == [None, None]
+    assert COPIED.json(10)["seconds"] == 23.0
+
+
+def test_time_is_unknown_without_a_throttle() -> None:
+    assert "--throttle, for instance 50MB/s, limits each broker" in next(COPIED.lines(None))
+    assert [wave["seconds"] for wave in COPIED.json(None)["waves"]] == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -75,29 +75,28 @@ def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> 
     at.add("snapshots", pa.Table.from_pylist([{"snapshot_id": 1}], schema=schema_of("snapshots")))
 
     health = health_of(view, default_min_isr=MIN_ISR, threshold=0.1)
-    expected = {name: getattr(health, name) for name in FILTERS}
-    (counted,) = at.rows("health")
-    assert {name: counted[name] for name in FILTERS} == expected
-    assert counted["not_understood"] == health.not_understood
-    assert counted["reassigning"] == health.moving
-    assert counted["not_led_by_preferred"] == sum(row.not_led for row in health.imbalance)
-    preferring = {row["broker_id"]: row["preferred"] for row in at.rows("leadership") if row["preferred"]}
-    assert preferring == {row.broker_id: row.preferred_partitions for row in health.imbalance}
     filtered = {name: selection.of(stored) for name, selection in FILTERS.items()}
-    assert {name: kept.num_rows for name, kept in filtered.items()} == expected
+    (counted,) = at.rows("health")
+    of_status = {name: getattr(health, name) for name in (*FILTERS, "not_understood")}
+    of_status |= {"reassigning": health.moving, "not_led_by_preferred": sum(row.not_led for row in health.imbalance)}
+    assert {name: counted[name] for name in of_status} == of_status
+    assert {name: kept.num_rows for name, kept in filtered.items()} == {name: of_status[name] for name in FILTERS}
     arrays = arrays_of(view, MIN_ISR)
     masks = unhealthy_masks(arrays, partition_masks(arrays, LIVE))
     of_view = sorted(at.rows("partition_health"), key=itemgetter("partition"))
-    for name in FILTERS:
-        assert [row[f"is_{name}"] for row in of_view] == masks[name].tolist(), name
-    assert [row["judged"] and bool(row["missing"]) for row in of_view] == masks["under_replicated"].tolist()
-    assert [not row["is_understood"] for row in of_view] == masks["not_understood"].tolist()
+    rows_of_view = [
+        (*(row[f"is_{name}"] for name in FILTERS), row["judged"] and bool(row["missing"]), row["is_understood"])
+        for row in of_view
+    ]
+    expected = [*(masks[name] for name in (*FILTERS, "under_replicated")), ~masks["not_understood"]]
+    assert rows_of_view == [*zip(*expected, strict=True)]
     assert [row["judged"] for row in of_view] == arrays.judged.tolist()
+    leadership = at.rows("leadership")
     behind = Counter(broker for row in of_view if row["judged"] for broker in row["missing"])
-    assert {row["broker_id"]: row["out_of_sync"] for row in at.rows("leadership") if row["out_of_sync"]} == behind
-    replicas = at.rows("replicas")
-    assert sum(row["in_sync"] is None for row in replicas) == sum(
-        len(row["replicas"]) for row in of_view if not row["is_understood"]
-    )
+    preferred = {row.broker_id: row.preferred_partitions for row in health.imbalance}
+    for name, of_brokers in (("out_of_sync", behind), ("preferred", preferred)):
+        assert {row["broker_id"]: row[name] for row in leadership if row[name]} == of_brokers
+    unknown_replicas = sum(len(row["replicas"]) for row in of_view if not row["is_understood"])
+    assert sum(row["in_sync"] is None for row in at.rows("replicas")) == unknown_replicas
     trouble = {(row["topic"], row["partition"]) for row in at.rows("under_replicated")}
     assert trouble == {(row["topic"], row["partition"]) for kept in filtered.values() for row in StoredRows(kept)}

@@ -125,16 +125,26 @@ def test_from_a_broker_to_its_partitions(warehouse: Warehouse, monkeypatch: pyte
     assert [row[0] for row in _cells(searched)] == ["orders-1"]
 
 
-def test_pages_of_leaders_plans_and_commits(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_of_leader_history(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _turned(_opened(warehouse, monkeypatch), "Leader history")
+
     assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "none", "2"], ["orders-0", "1", "2"]]
-    app = _turned(app, "Plans")
+
+
+def test_page_of_plans(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(warehouse, monkeypatch), "Plans")
     assert sorted(row[1] for row in _cells(app)) == ["altered", "grow"]
+
     grow = next(row[0] for row in _cells(app) if row[1] == "grow")
     app = _calm(app.selectbox(key="plan").set_value(grow).run())
+
     assert [row[0] for row in _cells(app, 1)] == [f"{HOSTILE}-0", "orders-0"]
     assert "planned at" in app.dataframe[0].value.columns
-    app = _turned(app, "Commits")
+
+
+def test_page_of_commits(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(warehouse, monkeypatch), "Commits")
+
     assert [row[1] for row in _cells(app)] == [2, 1]
     assert [row[4] for row in _cells(app, 1)] == ["pending"]
 

@@ -96,19 +96,20 @@ def test_a_report_is_self_contained_and_escapes_texts(browser: Browser, reports:
 
 
 def test_a_report_of_a_cluster_has_charts(browser: Browser, reports: Reports) -> None:
+    marks = {"svg.chart[role=img]": 4, "svg.bars rect": 14, "svg.lines polyline": 3, "svg.shades rect": 8}
+    titles = {
+        "svg.shades rect.gone title": ["broker 2, #3 2026-11-21 12:00: gone"],
+        "svg.shades rect.not-there title": ["broker 3, #1 2026-11-21 10:00: not there"],
+        "svg.lines .value": ["66.7 %", "100 %", "10 %"],
+    }
     with rendered(browser, reports.cluster) as rendered_page:
-        assert rendered_page.value("document.querySelectorAll('svg.chart[role=img]').length") == 4
-        assert rendered_page.value("document.querySelectorAll('svg.bars rect').length") == 14
-        assert rendered_page.value("document.querySelectorAll('svg.lines polyline').length") == 3
-        assert rendered_page.value("document.querySelectorAll('svg.shades rect').length") == 8
-        assert rendered_page.value("document.querySelector('svg.shades rect.gone title').textContent") == (
-            "broker 2, #3 2026-11-21 12:00: gone"
-        )
-        assert rendered_page.value("document.querySelector('svg.shades rect.not-there title').textContent") == (
-            "broker 3, #1 2026-11-21 10:00: not there"
-        )
-        labels = "[...document.querySelectorAll('svg.lines .value')].map((label) => label.textContent)"
-        assert rendered_page.value(labels) == ["66.7 %", "100 %", "10 %"]
+        counts = {mark: rendered_page.value(f"document.querySelectorAll('{mark}').length") for mark in marks}
+        texts = {
+            mark: rendered_page.value(f"[...document.querySelectorAll('{mark}')].map((label) => label.textContent)")
+            for mark in titles
+        }
+
+    assert (counts, texts) == (marks, titles)
 
 
 def test_a_report_of_a_cluster_has_tables(browser: Browser, reports: Reports) -> None:

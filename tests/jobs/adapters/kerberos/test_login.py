@@ -98,27 +98,43 @@ def test_two_clusters_have_their_own_principals(kdc: Kdc) -> None:
     assert [accepted(login, kdc) for login in (*logins, *logins)] == 2 * [f"{USER}@{REALM}", f"{GUEST}@{REALM}"]
 
 
-def test_tickets_are_shared_and_renewed(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def short_lived(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> KerberosLogin:
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf(lifetime=LIFETIME_SECONDS)))
-    login = KerberosLogin("kafka", kdc.keytab, USER, None)
-    first = login.credentials()
-    assert login.credentials() is first
+    return KerberosLogin("kafka", kdc.keytab, USER, None)
+
+
+def go_on_by(monkeypatch: pytest.MonkeyPatch, lifetimes: float) -> None:
+    """Move the clock of logins on by that many lifetimes of a ticket."""
+    later = time.monotonic() + lifetimes * LIFETIME_SECONDS
+    monkeypatch.setattr("jobs.adapters.kerberos.login.time.monotonic", lambda: later)
+
+
+def test_tickets_are_shared(short_lived: KerberosLogin) -> None:
+    first = short_lived.credentials()
+
+    assert short_lived.credentials() is first
     assert first.lifetime <= LIFETIME_SECONDS
 
-    ahead = time.monotonic() + 0.6 * LIFETIME_SECONDS
-    monkeypatch.setattr("jobs.adapters.kerberos.login.time.monotonic", lambda: ahead)
-    second = login.credentials()
-    assert second is not first
-    assert accepted(login, kdc) == f"{USER}@{REALM}"
 
-    # no KDC: the last ticket is used until it expires
+def test_tickets_are_renewed(kdc: Kdc, short_lived: KerberosLogin, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = short_lived.credentials()
+    go_on_by(monkeypatch, 0.6)
+
+    assert short_lived.credentials() is not first
+    assert accepted(short_lived, kdc) == f"{USER}@{REALM}"
+
+
+def test_without_a_kdc_the_last_ticket_is_used_until_it_expires(
+    kdc: Kdc, short_lived: KerberosLogin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = short_lived.credentials()
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf(port=free_port())))
-    for factor, expired in ((1.4, False), (2.0, True)):
-        ahead += (factor - 1.0) * LIFETIME_SECONDS
-        if expired:
-            assert "no KDC of the realm of surveyor answers" in failure_of(login)
-        else:
-            assert login.credentials() is second
+
+    go_on_by(monkeypatch, 0.8)
+    assert short_lived.credentials() is last
+    go_on_by(monkeypatch, 1.0)
+    assert "no KDC of the realm of surveyor answers" in failure_of(short_lived)
 
 
 @pytest.mark.parametrize(

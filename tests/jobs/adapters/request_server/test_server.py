@@ -219,30 +219,43 @@ def test_relays_leave_open_files_to_the_process(
         server.stop()
 
 
-def test_clients_with_a_listener_take_neither_connections_nor_time_from_brokers(
-    handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All are of one address here, and those of brokers have been idle longest."""
+@pytest.fixture
+def two_listeners(handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
+    """The ports for brokers and for clients of a server that takes four connections."""
     monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS", 4)
     server = RequestServer(ListenConfig.of(["127.0.0.1:0", "CLIENTS://127.0.0.1:0"], [], None), handler)
     server.start()
     try:
         for_brokers, for_clients = (endpoint.port for endpoint in server.endpoints)
-        with ExitStack() as stack:
-            brokers = [stack.enter_context(connected_to(for_brokers)) for _ in range(2)]
-            assert [broker.producer_ids(1) for broker in brokers] == [1, 1]
-            clients = list[RawClient]()
-            for _ in range(3):
-                clients.append(stack.enter_context(connected_to(for_clients)))
-                assert clients[-1].producer_ids(2) == 2
-            assert clients[0].is_closed
-            assert [broker.producer_ids(1) for broker in brokers] == [1, 1]
-            monkeypatch.setattr(processing_quota, "MAX_SHARE", 1e-6)
-            monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
-            assert clients[2].producer_ids(2) == 2
-            assert brokers[0].producer_ids(1) == 1
+        yield for_brokers, for_clients
     finally:
         server.stop()
+
+
+def test_clients_with_a_listener_take_no_connections_from_brokers(two_listeners: tuple[int, int]) -> None:
+    """All are of one address here, and those of brokers have been idle longest."""
+    for_brokers, for_clients = two_listeners
+    with ExitStack() as stack:
+        brokers = [stack.enter_context(connected_to(for_brokers)) for _ in range(2)]
+        assert [broker.producer_ids(1) for broker in brokers] == [1, 1]
+        clients = list[RawClient]()
+        for _ in range(3):
+            clients.append(stack.enter_context(connected_to(for_clients)))
+            assert clients[-1].producer_ids(2) == 2
+
+        assert clients[0].is_closed
+        assert [broker.producer_ids(1) for broker in brokers] == [1, 1]
+
+
+def test_clients_with_a_listener_take_no_time_from_brokers(
+    two_listeners: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for_brokers, for_clients = two_listeners
+    monkeypatch.setattr(processing_quota, "MAX_SHARE", 1e-6)
+    monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+    with connected_to(for_brokers) as broker, connected_to(for_clients) as client:
+        assert client.producer_ids(2) == 2
+        assert broker.producer_ids(1) == 1
 
 
 def test_halves_of_requests_of_one_address_make_way_for_another(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,8 @@ def test_a_topic_is_created_with_the_brokers_defaults(tree: KafkaTree, admin: Ad
     assert admin.create({"name": "new", "configs": {"retention.ms": "5000"}}) == {"new": (0, None)}
 
     assignment = tree.assignment("new")
-    assert assignment.partitions.keys() == {0, 1, 2}
-    assert {len({*replicas}) for replicas in assignment.partitions.values()} == {2}
-    assert assignment.topic_id is not None
+    replica_counts = {partition: len({*replicas}) for partition, replicas in assignment.partitions.items()}
+    assert (replica_counts, assignment.topic_id is None) == ({0: 2, 1: 2, 2: 2}, False)
     assert decode_config(tree.client.get("/config/topics/new")[0]) == {"retention.ms": "5000"}
     assert {tree.state("new", number).leader for number in range(3)} == {0, 1, 2}
 
@@ -100,8 +99,12 @@ def test_partitions_are_added(tree: KafkaTree, admin: AdminClient) -> None:
     assert (assignment.partitions[0], assignment.partitions[1]) == ([0, 1], [1, 2])
     assert {len({*replicas}) for replicas in assignment.partitions.values()} == {2}
     assert {tree.state("orders", number).leader_epoch for number in (2, 3)} == {0}
-    assert admin.extend("orders", 6, [[2, 0], [0, 1]]) == (0, None)
-    assert tree.assignment("orders").partitions[4] == [2, 0]
+
+
+def test_partitions_are_added_on_the_given_brokers(tree: KafkaTree, admin: AdminClient) -> None:
+    assert admin.extend("orders", 4, [[2, 0], [0, 1]]) == (0, None)
+
+    assert tree.assignment("orders").partitions == {0: [0, 1], 1: [1, 2], 2: [2, 0], 3: [0, 1]}
 
 
 @pytest.mark.parametrize(

@@ -73,20 +73,30 @@ def test_ids_end() -> None:
         next_block(data)
 
 
-def test_brokers_are_answered(
-    tree: KafkaTree, controller: ResidentController, apis: ControllerApis, asking: AskingBrokers
-) -> None:
-    assert asking.producer_ids(1) == (41, -1, 0)  # not the controller yet
+def test_brokers_are_answered(controller: ResidentController, asking: AskingBrokers) -> None:
     initialize(controller)
 
-    assert asking.producer_ids(1) == (0, 0, 1000)
-    assert asking.producer_ids(2) == (0, 1000, 1000)
-    assert asking.producer_ids(2, epoch=5) == (77, -1, 0)
-    assert asking.producer_ids(7, epoch=5) == (102, -1, 0)
+    answers = [asking.producer_ids(1), asking.producer_ids(2), asking.producer_ids(2, epoch=5)]
+    assert [*answers, asking.producer_ids(7, epoch=5)] == [(0, 0, 1000), (0, 1000, 1000), (77, -1, 0), (102, -1, 0)]
+
+
+def test_an_unreadable_block_is_an_error(
+    tree: KafkaTree, controller: ResidentController, asking: AskingBrokers
+) -> None:
+    initialize(controller)
     tree.write(PRODUCER_IDS, b"?")
+
     assert asking.producer_ids(1) == (-1, -1, 0)
+
+
+def test_only_the_controller_gives_blocks(
+    controller: ResidentController, apis: ControllerApis, asking: AskingBrokers
+) -> None:
+    before = asking.producer_ids(1)
+    initialize(controller)
     apis.close()
-    assert asking.producer_ids(1) == (41, -1, 0)
+
+    assert [before, asking.producer_ids(1)] == [(41, -1, 0), (41, -1, 0)]
 
 
 def test_a_broker_that_gets_none_is_logged_where_everything_is(

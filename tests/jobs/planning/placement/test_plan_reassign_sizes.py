@@ -101,7 +101,10 @@ def test_equal_sizes_give_equal_plans_from_files_and_tables(surveyor: Surveyor, 
     by_table = [surveyor.json(*command, "--by-size", "--name", "even") for _ in range(2)]
     assert by_table[0] == by_table[1]
     assert by_table[0]["sizes"] == {**plans[0]["sizes"], "source": "table"}
-    without = surveyor.json(*command)
+
+
+def test_a_plan_without_sizes_shows_no_bytes(surveyor: Surveyor) -> None:
+    without = surveyor.json("plan", "reassign", "--rebalance")
     assert without["moves"] == 1
     assert not {"moves_bytes", "bytes_per_broker", "sizes"} & without.keys()
 
