@@ -50,7 +50,7 @@ def cancel(
         bool,
         typer.Option(
             "--allow-fewer-copies",
-            help="Also cancel where in-sync replicas are deleted and original replicas are dead, if one is in sync.",
+            help="Also cancel if in-sync replicas are deleted and original replicas are not live, but one is in sync.",
         ),
     ] = False,
 ) -> CommandResult:

@@ -26,7 +26,7 @@ def catalog(
     ] = Dialect.SPARK,
     metastore: Annotated[
         str | None,
-        typer.Option(help="Hive metastore, as thrift://HOST:9083 [default: that of hive-site.xml in SPARK_CONF_DIR]."),
+        typer.Option(help="Hive metastore, as thrift://HOST:9083 [default: from hive-site.xml in SPARK_CONF_DIR]."),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Run the SQL on Spark; without it the SQL is printed.")

@@ -48,7 +48,7 @@ def control(
         list[str] | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Address that brokers connect to [default: that of --listen]; LISTENER://HOST:PORT for clients.",
+            help="Address that brokers connect to [default: from --listen]; LISTENER://HOST:PORT for clients.",
         ),
     ] = None,
     listen_config: Annotated[
@@ -64,7 +64,7 @@ def control(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Serve /metrics and /healthz until the end; PORT alone listens on the loopback address.",
+            help="Serve /metrics and /healthz until the end; PORT without HOST listens on the loopback address.",
         ),
     ] = None,
 ) -> CommandResult:

@@ -21,7 +21,8 @@ def metrics(
     listen: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Serve at /metrics until Ctrl-C; PORT alone listens on the loopback address."
+            metavar="HOST:PORT",
+            help="Serve at /metrics until Ctrl-C; PORT without HOST listens on the loopback address.",
         ),
     ] = None,
     fleet: Annotated[bool, typer.Option("--all", help="Export every cluster of the --conf file.")] = False,

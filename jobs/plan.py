@@ -37,7 +37,7 @@ def reconcile(
     requests: Requests = False,
     options: PlanOptions,
 ) -> CommandResult:
-    """Plan repairs after failures: replace dead leaders, shrink ISRs, elect first leaders."""
+    """Plan repairs after failures: replace leaders that are not live, shrink ISRs, elect first leaders."""
     from jobs.planning.plan_draft import report_plan
     from jobs.planning.reconcile import plan_reconcile
 
@@ -52,19 +52,19 @@ def elect(
     *,
     preferred: Annotated[bool, typer.Option("--preferred", help="Elect preferred replicas.")] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Replace leaders that are not alive, as reconcile does.")
+        bool, typer.Option("--offline", help="Replace leaders that are not live, as reconcile does.")
     ] = False,
     unclean: Annotated[
         bool,
         typer.Option(
-            "--unclean", help="As --offline, and elect uncleanly where no ISR member is alive; this may lose data."
+            "--unclean", help="As --offline, and elect uncleanly if no ISR member is live; this may lose data."
         ),
     ] = False,
     path_to_json_file: Annotated[
         Path | None,
         typer.Option(
             help="Elect only for these partitions, in the format of kafka-leader-election "
-            "[default: those of brokers above the threshold; those without a live leader].",
+            "[default: partitions of brokers above the threshold; partitions without a live leader].",
         ),
     ] = None,
     imbalance_threshold: Annotated[
@@ -184,7 +184,7 @@ def recover(
     ] = None,
     options: PlanOptions,
 ) -> CommandResult:
-    """Plan leaders for offline partitions; unclean elections only where allowed, by least data loss."""
+    """Plan leaders for offline partitions; unclean elections only if allowed, by least data loss."""
     from jobs.planning.plan_draft import report_plan
     from jobs.planning.recover import parse_partitions, recover_planner
 
@@ -221,12 +221,12 @@ class ReassignOptions:
     remove_brokers: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated ids of brokers to empty; they may be dead.",
+            help="Comma-separated ids of brokers to empty, live or not.",
             autocompletion=comma_separated(known_brokers),
         ),
     ] = None
     replace: Annotated[
-        str | None, typer.Option(help="Move replicas of one broker to another where possible, as 7=107[,...].")
+        str | None, typer.Option(help="Move replicas of one broker to another if possible, as 7=107[,...].")
     ] = None
     replication_factor: Annotated[
         int | None, typer.Option(min=1, help="Change the number of replicas of each partition.")
@@ -249,7 +249,7 @@ class ReassignOptions:
     max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None
     reorder_leaders: Annotated[
         bool,
-        typer.Option("--reorder-leaders", help="Balance leaders also where no replica moves; implied by --rebalance."),
+        typer.Option("--reorder-leaders", help="Balance leaders also if no replica moves; implied by --rebalance."),
     ] = False
     skip_elections: Annotated[
         bool,

@@ -33,7 +33,7 @@ def rollback(
     to_snapshot: Annotated[
         int | None,
         typer.Option(
-            help="Restore the replicas of this snapshot [default: those from before the plan].",
+            help="Restore the replicas of this snapshot [default: the replicas before the plan].",
             autocompletion=snapshots,
         ),
     ] = None,

@@ -20,7 +20,7 @@ def whatif(
         str | None,
         typer.Option(
             help="What to lose in turn: brokers=1, racks=1 or pairs (of brokers). "
-            "A broker whose rack is unknown counts as a rack of its own.",
+            "Each broker whose rack is unknown counts as a separate rack.",
         ),
     ] = None,
     restart: Annotated[
@@ -28,7 +28,7 @@ def whatif(
         typer.Option(
             metavar="BROKERS",
             help="Brokers, as 3 or 3,4, to be restarted at once: exits with 0 if that is safe now, with 23 if it is "
-            "not, with 22 if that cannot be known.",
+            "not, with 22 if that is unknown.",
             autocompletion=comma_separated(brokers),
         ),
     ] = None,

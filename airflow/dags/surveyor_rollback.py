@@ -17,7 +17,7 @@ from surveyor_settings import clusters
 
 PARAMS = {
     "plan": Param(type="string", minLength=1, description="Id or name of the plan to roll back."),
-    "to-snapshot": optional("Restore the replicas of this snapshot; default: those from before the plan.", "integer"),
+    "to-snapshot": optional("Restore the replicas of this snapshot; default: the replicas before the plan.", "integer"),
     "throttle": optional("Copy rate of each broker, as 50MB/s."),
 }
 

@@ -82,7 +82,7 @@ MaxChanges = Annotated[
 ]
 MaxHold = Annotated[str | None, typer.Option(help="Maximum time to hold the controllership [default: 30s].")]
 AllowMajorityDead = Annotated[
-    bool, typer.Option("--allow-majority-dead", help="Accept plans that treat most brokers as dead.")
+    bool, typer.Option("--allow-majority-dead", help="Accept plans that treat most brokers as not live.")
 ]
 AllowSilent = Annotated[
     str | None,
@@ -94,7 +94,7 @@ AllowSilent = Annotated[
 ]
 AllowUnclean = Annotated[
     bool,
-    typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
+    typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, if no other replica can lead."),
 ]
 Requests = Annotated[
     bool,
@@ -105,7 +105,7 @@ Requests = Annotated[
 Throttle = Annotated[
     str | None,
     typer.Option(
-        help="Maximum bytes per second that each broker copies, as 50MB/s; none: no limit [default: that of the conf]."
+        help="Maximum bytes per second that each broker copies, as 50MB/s; none: no limit [default: from the conf]."
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]

@@ -165,7 +165,7 @@ def _options(command: Command, keys: set[OptionKey]) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
-    return table(["option", "meaning", "unless given"], list(rows))
+    return table(["option", "meaning", "default"], list(rows))
 
 
 def _option_rows(command: Command, keys: Sequence[OptionKey]) -> Iterator[list[str]]:

@@ -143,7 +143,7 @@ class AssignRequest:
         return f"--strategy {BALANCED} spreads them; {SPREAD_LATER}" if by_rule else SPREAD_LATER
 
     def _placements(self, brokers: int) -> Iterator[Row]:
-        """Yield the input of the algorithm; the start of the first topic is derived from its name unless given."""
+        """Yield the input of the algorithm; the start of the first topic is derived from its name by default."""
         topics = self._by_rule
         sizes = [topic.partitions or 0 for topic in topics]
         seed = int.from_bytes(hashlib.sha256(topics[0].name.encode()).digest()[:8]) if topics else 0
