@@ -63,12 +63,12 @@ SNAPSHOTS: Final = _table(
     Column(
         "controller_id",
         INT,
-        "broker id in /controller, in KRaft the quorum's leader; -1 if there is none, null if it is not understood",
+        "broker id in /controller, in KRaft the quorum's leader; -1 if there is none, null if it cannot be decoded",
     ),
     Column(
         "controller_epoch",
         INT,
-        "number in /controller_epoch, in KRaft the epoch of the quorum's leader; null if it is not understood",
+        "number in /controller_epoch, in KRaft the epoch of the quorum's leader; null if it cannot be decoded",
     ),
     Column("controller_epoch_version", INT, "znode version of /controller_epoch, null in KRaft"),
     Column("zxid_before", LONG, "last zxid of the server when reading began, in KRaft the quorum's high watermark"),
@@ -109,27 +109,27 @@ BROKERS: Final = _table(
     Column(
         "broker_epoch",
         LONG,
-        "czxid of the registration: grows when the broker re-registers; -1 where its ACL forbids to read it, null in "
+        "czxid of the registration: grows when the broker re-registers; -1 if its ACL denies read access, null in "
         "KRaft",
     ),
-    Column(
-        "state_version", INT, "znode version of the registration; -2 where its ACL forbids to read it, null in KRaft"
-    ),
+    Column("state_version", INT, "znode version of the registration; -2 if its ACL denies read access, null in KRaft"),
     Column("host", STRING, "host of the first PLAINTEXT endpoint, null if there is none; in KRaft of the one endpoint"),
     Column("port", INT, "port of the first PLAINTEXT endpoint, -1 if there is none; in KRaft of the one endpoint"),
-    Column("endpoints", ENDPOINTS, "all endpoints, in the order registered; in KRaft that of the listener asked"),
+    Column(
+        "endpoints", ENDPOINTS, "all endpoints, in the order registered; in KRaft the endpoint of the listener used"
+    ),
     Column("rack", STRING, "broker.rack, null if unset"),
-    Column("understood", BOOLEAN, "false: registered, so alive, but its znode could not be decoded"),
+    Column("understood", BOOLEAN, "false: registered and live, but its znode could not be decoded"),
     Column(
         "fenced",
         BOOLEAN,
-        "KRaft: registered, but not alive; null if brokers do not report it: then fenced brokers have no row",
+        "KRaft: registered, but not live; null if brokers do not report it: then fenced brokers have no row",
     ),
 )
 
 BROKERS_LAST_SEEN: Final = _table(
-    Column("snapshot_id", LONG, "last snapshot that found it registered and understood"),
-    Column("broker_id", INT, "broker that is not registered, or not understood, now"),
+    Column("snapshot_id", LONG, "last snapshot in which it was registered and decoded"),
+    Column("broker_id", INT, "broker that is no longer registered, or can no longer be decoded"),
     Column("broker_epoch", LONG, "czxid of its registration then"),
     Column("host", STRING, "host of its first PLAINTEXT endpoint then, null if there was none"),
     Column("port", INT, "port of its first PLAINTEXT endpoint then, -1 if there was none"),
@@ -142,9 +142,7 @@ TOPICS: Final = _table(
     _SNAPSHOT_ID,
     _TOPIC,
     Column("topic_id", STRING, "22 characters of base64url, null before Kafka 2.8"),
-    Column(
-        "topic_version", INT, "znode version of /brokers/topics/T; -2 where its ACL forbids to read it, null in KRaft"
-    ),
+    Column("topic_version", INT, "znode version of /brokers/topics/T; -2 if its ACL denies read access, null in KRaft"),
     Column(
         "config",
         string_map(STRING),
@@ -157,7 +155,7 @@ TOPICS: Final = _table(
 
 PARTITIONS: Final = _table(
     Column(
-        "snapshot_id", LONG, "snapshot that last changed this partition; a later topic_version alone is not a change"
+        "snapshot_id", LONG, "snapshot that last changed this partition; a change of only topic_version does not count"
     ),
     _TOPIC,
     _PARTITION,
@@ -171,14 +169,14 @@ PARTITIONS: Final = _table(
     Column(
         "state_version",
         INT,
-        "znode version of the state (Kafka's partition epoch); -2 where its ACL forbids to read it, null in KRaft",
+        "znode version of the state (Kafka's partition epoch); -2 if its ACL denies read access, null in KRaft",
     ),
     Column("topic_version", INT, "znode version of /brokers/topics/T; in partition_history, as of that change"),
     Column("leader_recovery_state", INT, "1 while recovering from an unclean election, else 0"),
     Column(
         "partition_state",
         STRING,
-        "New (no state znode), Online, Offline, or NonExistent: vanished, or leaderless as its topic is being deleted",
+        "New (no state znode), Online, Offline, or NonExistent: vanished, or leaderless during its topic's deletion",
     ),
     Column("offline_replicas", BROKER_IDS, "assigned brokers that are not registered"),
     Column("under_replicated", BOOLEAN, "some assigned replica is not in the ISR"),
@@ -265,7 +263,7 @@ WHATIF: Final = _table(
     Column("most_leaders_on", INT, "that broker, the lowest id of several; null if no broker leads"),
     Column("mean_leaders", DOUBLE, "partitions led, over surviving brokers; null if none survives"),
     Column("leader_skew", DOUBLE, "max_leaders / mean_leaders: 1 is even; null if no broker leads"),
-    Column("not_judged", LONG, "partitions left out: not understood, or without a state znode"),
+    Column("not_judged", LONG, "partitions left out: not decodable, or without a state znode"),
     Column(
         "newly_offline",
         LONG,
@@ -285,7 +283,7 @@ PLANS: Final = _table(
     Column("rejected", LONG, "rows in rejections"),
     Column("moves", LONG, "replicas that are copied to another broker"),
     Column("cluster_id", STRING, "id of the cluster that was snapshotted"),
-    Column("brokers", BROKER_EPOCHS, "brokers alive in the snapshot"),
+    Column("brokers", BROKER_EPOCHS, "brokers that are live in the snapshot"),
     Column("names", array(STRING), "all its names, each unique within the cluster; null if none"),
     Column(
         "submission",
@@ -302,7 +300,7 @@ PLANS: Final = _table(
 
 CHANGES: Final = _table(
     _PLAN_ID,
-    Column("wave", INT, "changes of one wave are committed together, before those of the next wave"),
+    Column("wave", INT, "changes of one wave are committed together, before the changes of the next wave"),
     _TOPIC,
     _PARTITION,
     Column("action", STRING, "create, elect, take_offline, shrink_isr, elect_preferred, reassign, ..."),
@@ -330,9 +328,9 @@ CHANGES: Final = _table(
     Column(
         "requires_live",
         BROKER_IDS,
-        "precondition: brokers that must still be alive at commit, with the same registration",
+        "precondition: brokers that must still be live at commit, with the same registration",
     ),
-    Column("requires_dead", BROKER_IDS, "precondition: brokers that must still be dead at commit"),
+    Column("requires_dead", BROKER_IDS, "precondition: brokers that must still not be live at commit"),
     Column("reason", STRING, "why the change is made"),
 )
 
@@ -442,7 +440,9 @@ COMMITS: Final = _table(
     Column("who", STRING, "user and host that committed, or submitted the plan to `surveyor control`"),
     Column("message", STRING, "what happened"),
     Column(
-        "controller_epoch", INT, "controller epoch held when this was recorded, null if Kafka's controller was asked"
+        "controller_epoch",
+        INT,
+        "controller epoch held when this was recorded, null if the request went to Kafka's controller",
     ),
     Column("run", STRING, "dag/run/task of the Airflow task that committed, null if none did"),
 )

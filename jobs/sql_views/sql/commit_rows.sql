@@ -44,7 +44,7 @@ JOIN attempts USING (plan_id, attempt)
 WHERE if(
     topic IS NOT NULL,
     place = 1,
-    outcome <> 'pending' OR NOT EXISTS (             -- the message of a step's outcome starts with that of its intent
+    outcome <> 'pending' OR NOT EXISTS (             -- the message of a step's outcome starts with its intent's
         FROM steps
         WHERE (steps.plan_id, steps.attempt, steps.action) = (ranked.plan_id, ranked.attempt, ranked.action)
             AND starts_with(steps.message, ranked.message)

@@ -31,8 +31,8 @@ SELECT
     under_min_isr,                                  -- partitions whose ISR is smaller than min.insync.replicas
     reassigning,                                    -- partitions whose replicas are being moved
     not_led_by_preferred,                           -- partitions not led by their first replica
-    not_understood,                                 -- partitions that are not understood
-    quarantined,                                    -- znodes, or in KRaft responses, that are not understood
+    not_understood,                                 -- partitions that cannot be decoded
+    quarantined,                                    -- znodes, or in KRaft responses, that cannot be decoded
     migration                                       -- the sign of a KRaft migration, or null
 FROM snapshots CROSS JOIN counted
 ORDER BY snapshot_id DESC

@@ -23,13 +23,13 @@ everyone AS (
 )
 SELECT
     broker_id,
-    coalesce(brokers.host, seen.host) AS host,      -- from the last registration if it is gone
+    coalesce(brokers.host, seen.host) AS host,      -- from the last registration if it is not live
     coalesce(brokers.rack, seen.rack) AS rack,      -- likewise; null if there is none or it is unknown
     brokers.broker_id IS NOT NULL AS registered,
     coalesce(leaders, 0) AS leaders,                -- partitions it leads
     coalesce(preferred, 0) AS preferred,            -- partitions not being deleted whose first replica it is
     coalesce(replicas, 0) AS replicas,              -- partitions it holds a replica of
-    coalesce(out_of_sync, 0) AS out_of_sync         -- of these, those not being deleted where it is not in the ISR
+    coalesce(out_of_sync, 0) AS out_of_sync         -- of these, the ones it is not in sync for, not being deleted
 FROM everyone
 LEFT JOIN brokers USING (broker_id)
 LEFT JOIN brokers_last_seen AS seen ON seen.broker_id = everyone.broker_id AND brokers.broker_id IS NULL

@@ -1,6 +1,6 @@
 -- A row for each assigned replica, with its state in Kafka's replica state machine, as a new controller would find it.
--- What rests on a znode that is not understood is 'not understood' or null: a broker may be alive or not, a replica may
--- lead or not.
+-- A value that depends on a znode that cannot be decoded is 'not understood' or null: a broker may be live or not, a
+-- replica may lead or not.
 WITH held AS (
     SELECT
         topic,
@@ -39,7 +39,7 @@ seen AS (
         if(is_understood, coalesce(list_contains(isr, held.broker_id), false), NULL) AS in_sync,
         leader IS NULL AS is_new,
         is_deleting,
-        CASE                                        -- null if the broker is registered and not understood
+        CASE                                        -- null if the broker is registered and cannot be decoded
             WHEN brokers.broker_id IS NULL OR failed.broker_id IS NOT NULL THEN false
             WHEN brokers.understood THEN true
         END AS is_reachable,
