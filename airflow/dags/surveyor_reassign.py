@@ -8,7 +8,7 @@ waits for approval. Then it is committed wave by wave until it is complete.
   tables; start a new run for other parameters.
 - **If a task failed or its worker died**, clear it. The commit continues where it stopped and submits nothing twice.
 - **If the commit failed permanently**, the task `clear_throttle` still runs. If a throttle is left, replicas are still
-  moving with it, so the plan is cancelled, which also cancels the moves and removes the throttle.
+  moving with it. Then the plan is cancelled, which also cancels the moves and removes the throttle.
 """
 
 from typing import Any

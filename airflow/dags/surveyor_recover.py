@@ -2,9 +2,9 @@
 ### Recover offline partitions
 
 Runs after each snapshot with newly offline partitions, or manually. Clean elections are committed at once in any mode.
-This commit has a pool of its own, because a repair must not wait for a reassignment that takes hours.
+This commit has a separate pool, because a repair must not wait for a reassignment that takes hours.
 
-If no ISR member of a partition is alive, an election may lose records. Such elections are planned by the evidence of
+If no ISR member of a partition is live, an election may lose records. Such elections are planned by the evidence of
 earlier snapshots and shown with it in the log of `show`. They are not committed without approval.
 **Before you approve, consider that no record is lost if a broker can be started again.** If the plan is rejected, or
 without a response within a day, nothing is written, and the partitions stay offline.

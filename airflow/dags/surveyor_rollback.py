@@ -1,7 +1,7 @@
 """
 ### Roll back a plan
 
-Start it manually with the plan's id or name. The rollback is a plan of its own. It is shown in the log of `show`, waits
+Start it manually with the plan's id or name. The rollback is a separate plan. It is shown in the log of `show`, waits
 for approval, and is committed wave by wave, like every reassignment.
 
 **If it is rejected**, or without a response within a day, nothing is written. **If the commit failed permanently**, the

@@ -6,7 +6,7 @@ which triggers `surveyor_leader_balance`. If partitions went offline since the p
 event of `surveyor_offline`, which triggers `surveyor_recover`. Manual snapshots in between do not affect this.
 
 With several clusters, one run takes the snapshots of all of them: its tasks are mapped over the clusters. If a task of
-one cluster fails, those of the others continue, and each cluster has its own assets. As many snapshots are taken at
+one cluster fails, the tasks of the others continue, and each cluster has its own assets. As many snapshots are taken at
 once as the pool `surveyor_fleet` has slots.
 
 A failed run need not be repeated, because the next run reads the current state.

@@ -124,7 +124,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 class SurveyorOperator(BaseOperator):
     """Runs a command that starts no JVM; returns its result, or its text output with `shown`.
 
-    `stale` and `refused` are those of `surveyor_outcomes.raise_for`. `cluster` is one of several clusters, or None.
+    `stale` and `refused` are as in `surveyor_outcomes.raise_for`. `cluster` is one of several clusters, or None.
     """
 
     template_fields: Sequence[str] = ("command",)
@@ -438,8 +438,8 @@ class PlanOperator(SubmitOperator):
 class RunSnapshotOperator(SubmitOperator):
     """Returns the `snapshot_id` that a run plans on, which stays the same when its tasks are retried.
 
-    It is the snapshot of the run's plan, if the plan exists, or else that of the asset event that triggered the run. If
-    there is no such event, a new one is taken.
+    It is the snapshot of the run's plan, if the plan exists, or else the snapshot of the asset event that triggered the
+    run. If there is no such event, a new one is taken.
     """
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "plan")

@@ -38,7 +38,7 @@ COMMIT_POOL = "surveyor_commit"
 """One slot, because commits through Kafka's controller run one at a time; each may take hours."""
 
 REPAIR_POOL = "surveyor_repair"
-"""One slot of its own, because a repair must not wait for a reassignment that takes hours."""
+"""A separate slot, because a repair must not wait for a reassignment that takes hours."""
 
 
 def clusters() -> tuple[str | None, ...]:
@@ -124,8 +124,8 @@ def settings(cluster: str | None = None) -> Settings:
     environment = setting("environment")
     if environment is None or not (Path(environment) / "bin" / "surveyor").is_file():
         raise AirflowFailException(
-            f"surveyor_environment is {environment!r}, which is no virtual environment with bin/surveyor; set the "
-            f"Airflow Variable surveyor_environment, or {PREFIX}ENVIRONMENT for the worker, to that of Surveyor"
+            f"surveyor_environment is {environment!r}, which is not a virtual environment with bin/surveyor; set the "
+            f"Airflow Variable surveyor_environment, or {PREFIX}ENVIRONMENT for the worker, to Surveyor's environment"
         )
     if cluster is not None:
         _refuse_unclear(cluster, conf=setting("conf"))
@@ -153,7 +153,7 @@ def _refuse_unclear(cluster: str, *, conf: str | None) -> None:
         if _setting(name):
             raise AirflowFailException(
                 f"surveyor_{name} is set, and {CLUSTERS} lists several clusters: name each one's in surveyor_conf, or "
-                f"in a Variable of its own, surveyor_{name}.{cluster}"
+                f"in a separate Variable, surveyor_{name}.{cluster}"
             )
     addresses = [_setting(of_cluster(name, cluster)) for name in ("zookeeper", "bootstrap_servers")]
     if conf is None and addresses == [None, None]:

@@ -181,7 +181,7 @@ NOWHERE = (
 )
 FOR_ALL = (
     "surveyor_zookeeper is set, and SURVEYOR_CLUSTERS lists several clusters: name each one's in "
-    "surveyor_conf, or in a Variable of its own, surveyor_zookeeper.payments"
+    "surveyor_conf, or in a separate Variable, surveyor_zookeeper.payments"
 )
 NOT_SEVERAL = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_WAREHOUSE": "/w", "SURVEYOR_PAGES": "/pages"}
 
