@@ -1,12 +1,10 @@
 """Selects the mode of a commit, and says why: admin if a live controller can carry out the plan, batch if it cannot."""
 
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
-from jobs.adapters.brokers.connection import connection_refusal
-from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.option_places import COMMAND_CONFIG, place_of
-from jobs.execution.admin.connections import admin_of
+from jobs.execution.admin.connections import LoginFailedError, admin_of, login_failure_of
 from jobs.execution.admin.controller_client import EXECUTABLE
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.zk_controller_client import REQUESTABLE
@@ -189,21 +187,26 @@ def _unresponsive_controller(settings: Settings, state: LiveCluster) -> str | No
     try:
         with admin_of(settings, state) as admin:
             why_silent = admin.unresponsive_reason()
+    except LoginFailedError:
+        raise
     except AdminUnavailableError as error:
-        raise _unreachable_from_here(settings, state, str(error)) from None
+        raise login_failure_of(settings, state) or _unreachable_from_here(state, str(error)) from None
     if why_silent is not None and not is_reachable(addresses):
         raise _unreachable_from_here(
-            settings, state, f"{why_silent}, and is not reached at {', '.join(addresses) or 'no address'}"
+            state, f"{why_silent}, and is not reached at {', '.join(addresses) or 'no address'}"
         )
     return why_silent
 
 
 def why_controller_unreachable(settings: Settings, state: LiveCluster) -> str | None:
-    """Say why Kafka's controller cannot be reached now; a dry run, which sends no requests, reports it in advance."""
+    """Say why Kafka's controller cannot be asked now; a dry run, which sends no requests, reports it in advance."""
     controller = state.controller_broker
     if controller not in state.live:
         return _no_live_controller(controller)
     addresses = _addresses(settings, state)
+    failure = login_failure_of(settings, state)
+    if failure is not None:
+        return str(failure)
     if is_reachable(addresses):
         return None
     return reasons.CONTROLLER_UNREACHABLE.render(controller=controller, addresses=", ".join(addresses) or "any address")
@@ -221,21 +224,10 @@ def _addresses(settings: Settings, state: LiveCluster) -> list[str]:
     return bootstrap(controller, read_properties(settings.conf.command_config))
 
 
-def _unreachable_from_here(settings: Settings, state: LiveCluster, reason: str) -> RefusedError:
-    controller, file = state.controller_broker, settings.conf.command_config
-    broker = next(row for row in state.brokers if row.broker_id == controller)
-    try:
-        refusal = connection_refusal(broker, str(settings.conf.controller_id), Listener.of(file, None))
-    except UsageError as error:  # the file lacks what a login needs
-        refusal = str(error)
-    if refusal:
-        return RefusedError(
-            f"no connection to Kafka's controller: {refusal}; nothing was written. Correct {place_of(COMMAND_CONFIG)}"
-            f"{'' if file is None else f' {file}'}, or what that message names, then commit again"
-        )
+def _unreachable_from_here(state: LiveCluster, reason: str) -> RefusedError:
     return RefusedError(
-        f"{reason}. But broker {controller} is the controller and registered in ZooKeeper: the fault may be in the "
-        f"connection and not in the cluster. Give the right credentials in {place_of(COMMAND_CONFIG)}, repair the "
-        "network, or, if the "
-        "controller cannot be reached at all, take the controllership with --mode batch",
+        f"{reason}. But broker {state.controller_broker} is the controller and registered in ZooKeeper: the fault may "
+        "be in the connection and not in the cluster. Give the right credentials in "
+        f"{place_of(COMMAND_CONFIG)}, repair the network, or, if the controller cannot be reached at all, take the "
+        "controllership with --mode batch",
     )

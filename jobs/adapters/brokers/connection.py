@@ -34,11 +34,12 @@ from jobs.adapters.brokers.listeners import (
 )
 from jobs.adapters.brokers.transport import Transport
 from jobs.adapters.kerberos.login import GSSAPI
-from jobs.core.errors import RefusedError
+from jobs.core.errors import RefusedError, UsageError
 from jobs.core.option_places import COMMAND_CONFIG, place_of
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import CLUSTER_AUTHORIZATION_FAILED
 from schemas.rows import Broker
+from schemas.znode_codecs import Endpoint
 
 RESPONSE_TIMEOUT_SECONDS: Final = 30.0
 """Seconds a response may take before the request is sent again (`controller.socket.timeout.ms`)."""
@@ -307,12 +308,32 @@ def connection_refusal(broker: Broker, client_id: str, listener: Listener) -> st
 
     Examples are a failed login, a certificate that does not verify, and another protocol than the listener's.
     """
+    reason = _refusal(broker, client_id, listener)
+    return None if reason is None else _describe(broker, listener, reason)
+
+
+def refusal_at(address: str, settings: Mapping[str, Any]) -> str | None:
+    """Return why the broker at an address and this client cannot agree on a connection, None as `connection_refusal`.
+
+    kafka-python reports such a connection as closed, or as one that takes too long. `settings` are those of
+    `read_properties`.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        listener = Listener.with_settings(settings, place_of(COMMAND_CONFIG))
+    except UsageError as error:  # the file lacks what a login needs
+        return str(error)
+    endpoint = Endpoint("", listener.security_protocol, host.strip("[]"), int(port))
+    return _refusal(Broker(broker_id=-1, broker_epoch=0, endpoints=[endpoint], understood=True), "surveyor", listener)
+
+
+def _refusal(broker: Broker, client_id: str, listener: Listener) -> str | None:
     try:
         BrokerConnection.to(broker, client_id, lambda: None, PROBE_TIMEOUT_SECONDS, listener).close()
     except UnreachableBrokerError as error:
-        return _describe(broker, listener, str(error))
+        return str(error)
     except DISCONNECTED:
-        pass
+        return None
     return None
 
 

@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any, Final, TypeVar
 
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 
 from jobs.adapters.brokers.admin_client import bootstrap, login_failure, require_credentials
+from jobs.adapters.brokers.connection import refusal_at
 from jobs.adapters.kerberos.login import KerberosError
 from schemas.rows import Broker
 
@@ -99,7 +100,10 @@ def _ask(broker: Broker, settings: dict[str, str], seconds: float, question: Ask
         except Exception as error:  # noqa: BLE001 - the next address may do
             last = error
     failure = login_failure(settings, addresses)
-    raise last if failure is None else KerberosError(failure)
+    if failure is not None:
+        raise KerberosError(failure)
+    refusal = refusal_at(addresses[-1], settings) if isinstance(last, KafkaConnectionError) else None
+    raise last if refusal is None else ConnectionError(refusal)
 
 
 def _failure_reason(error: Exception) -> str:

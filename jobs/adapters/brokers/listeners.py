@@ -47,16 +47,17 @@ class Listener:
     @classmethod
     def of(cls, command_config: Path | None, name: str | None) -> "Listener":
         """Read client.properties; raise UsageError for settings that are not supported."""
-        settings = read_properties(command_config)
+        file = place_of(COMMAND_CONFIG) if command_config is None else value_at(COMMAND_CONFIG, command_config)
+        return cls.with_settings(read_properties(command_config), file, name)
+
+    @classmethod
+    def with_settings(cls, settings: Mapping[str, Any], file: str, name: str | None = None) -> "Listener":
+        """Return the listener for settings of `read_properties`; `file` names their file in messages."""
         protocol = settings.get("security_protocol", PLAINTEXT)
         if protocol not in SECURITY_PROTOCOLS:
             choices = ", ".join(SECURITY_PROTOCOLS)
-            raise UsageError(
-                f"{value_at(COMMAND_CONFIG, command_config)}: security.protocol is {protocol!r}; it is one of {choices}"
-            )
-        return cls(
-            protocol, name, settings.get(TLS), _sasl(command_config, settings) if protocol.startswith("SASL") else {}
-        )
+            raise UsageError(f"{file}: security.protocol is {protocol!r}; it is one of {choices}")
+        return cls(protocol, name, settings.get(TLS), _sasl(file, settings) if protocol.startswith("SASL") else {})
 
     def endpoint(self, broker: Broker) -> Endpoint | None:
         """Return the broker's endpoint at this listener, None if there is none."""
@@ -86,16 +87,13 @@ PLAINTEXT_LISTENER: Final = Listener()
 """Plain text without authentication."""
 
 
-def _sasl(config: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _sasl(file: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     mechanism = settings.get("sasl_mechanism")
     if mechanism not in MECHANISMS:
         choices = ", ".join(MECHANISMS)
-        raise UsageError(
-            f"{value_at(COMMAND_CONFIG, config)}: sasl.mechanism is {mechanism!r}; for control requests it is one of "
-            f"{choices}"
-        )
+        raise UsageError(f"{file}: sasl.mechanism is {mechanism!r}; for control requests it is one of {choices}")
     if mechanism not in {OAUTHBEARER, GSSAPI} and not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
-        raise UsageError(f"{value_at(COMMAND_CONFIG, config)}: SASL needs sasl.username and sasl.password")
+        raise UsageError(f"{file}: SASL needs sasl.username and sasl.password")
     return {name: value for name, value in settings.items() if name.startswith("sasl_")}
 
 

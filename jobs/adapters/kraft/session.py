@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError, for_code
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError, UnsupportedVersionError, for_code
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error
+from jobs.adapters.brokers.connection import refusal_at
 from jobs.adapters.brokers.fanout import TimedAsk, connected_broker
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
@@ -91,6 +92,7 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
     UsageError if the cluster keeps its metadata in ZooKeeper.
     """
     faults: dict[str, str] = {}
+    errors: dict[str, Exception] = {}
     without_quorum: list[str] = []
     for address in addresses:
         try:
@@ -105,16 +107,20 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
             faults[address] = f"{error} (the broker at {address})"
         except FAILURES as error:
             faults[address] = describe_error(error)
+            errors[address] = error
     for address in without_quorum:
         try:
             with connected_broker(address, settings) as send:
                 return read(_session(send, faults[address]))
         except FAILURES as error:
             faults[address] = describe_error(error)
-    listed = "\n  ".join(f"{address}: {fault}" for address, fault in faults.items())
+            errors[address] = error
+    closed = [address for address, error in errors.items() if isinstance(error, KafkaConnectionError)]
+    refusals = {address: refusal for address in closed if (refusal := refusal_at(address, settings)) is not None}
+    listed = "\n  ".join(f"{address}: {fault}" for address, fault in (faults | refusals).items())
+    subject = "no broker accepted the connection" if faults.keys() == refusals.keys() else "no broker answered"
     raise UnreadableError(
-        f"no broker answered:\n  {listed}\ncheck {place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and "
-        "that brokers run"
+        f"{subject}:\n  {listed}\ncheck {place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and that brokers run"
     )
 
 

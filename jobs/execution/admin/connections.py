@@ -11,9 +11,11 @@ from typing import Final
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
+from jobs.adapters.brokers.connection import connection_refusal
+from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease, LiveCluster
-from jobs.core.errors import RefusedError, SurveyorError
-from jobs.core.option_places import WAREHOUSE, place_of
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
+from jobs.core.option_places import COMMAND_CONFIG, WAREHOUSE, place_of, value_at
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.controller_client import ControllerClient
@@ -28,8 +30,17 @@ from jobs.runtime.cli_enums import Via
 from jobs.runtime.console import log, warn
 from jobs.runtime.settings import Settings
 
+MAX_BROKERS_ASKED: Final = 3
+"""Brokers that are asked why the Admin API does not answer; a login that one refuses is refused by the others, too."""
+
 LEASE_HANDOVER_SECONDS: Final = 60.0
 """Seconds that a cancellation waits for a commit to release the lease: it does so between two polls or requests."""
+
+
+class LoginFailedError(AdminUnavailableError):
+    """A broker and this client cannot agree on a connection; a retry fails as well until the cause is corrected."""
+
+    exit_code = ExitCode.REFUSED
 
 
 class NoLease:
@@ -72,11 +83,42 @@ def refuse_known_other_cluster(settings: Settings, cluster_id: str | None) -> No
 
 @contextmanager
 def admin_of(settings: Settings, state: LiveCluster) -> Iterator[Admin]:
-    """Yield a connection to the Admin API of the cluster's live brokers."""
+    """Yield a connection to the Admin API of the cluster's live brokers.
+
+    Raise LoginFailedError if brokers refuse the login or this client does not trust them, and AdminUnavailableError if
+    none answers.
+    """
     properties = read_properties(settings.conf.command_config)
     preferred_broker = state.controller_broker if state.controller_broker in state.live else None
-    with connected_admin(bootstrap(state.brokers, properties), properties, preferred_broker) as admin:
+    with ExitStack() as stack:
+        try:
+            admin = stack.enter_context(
+                connected_admin(bootstrap(state.brokers, properties), properties, preferred_broker)
+            )
+        except AdminUnavailableError as error:
+            raise login_failure_of(settings, state) or error from None
         yield admin
+
+
+def login_failure_of(settings: Settings, state: LiveCluster) -> LoginFailedError | None:
+    """Ask the controller, or else a few brokers, for a connection; return why they and this client cannot agree on one.
+
+    Return None if a retry may succeed, or if the connection succeeds.
+    """
+    file = settings.conf.command_config
+    asked = [row for row in state.brokers if row.broker_id == state.controller_broker] or state.brokers
+    for broker in asked[:MAX_BROKERS_ASKED]:
+        try:
+            refusal = connection_refusal(broker, str(settings.conf.controller_id), Listener.of(file, None))
+        except UsageError as error:  # the file lacks what a login needs
+            refusal = str(error)
+        if refusal:
+            place = place_of(COMMAND_CONFIG) if file is None else value_at(COMMAND_CONFIG, file)
+            return LoginFailedError(
+                f"no connection to the brokers: {refusal}. Correct {place}, or what that message names, then run the "
+                "same command again"
+            )
+    return None
 
 
 @contextmanager

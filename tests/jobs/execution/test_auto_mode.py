@@ -21,6 +21,7 @@ from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.login_refusal import refusing_logins
 from tests.jobs.support.kafka.unsecured_tokens import unsecured_token
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, KafkaTree, registration
@@ -89,7 +90,7 @@ def disagreed(surveyor: Surveyor, tree: KafkaTree, plan: Plan, *more: str) -> st
     done = run(surveyor, tree, plan, "--apply", *more)
     assert (done.exit_code, tree.dump(), surveyor.commits(plan.plan_id)) == (REFUSED, before, [])
     message = " ".join(done.stderr.split())
-    assert "no connection to Kafka's controller: broker 0 " in message
+    assert "no connection to the brokers: broker 0 " in message
     assert "--mode batch" not in message
     return message
 
@@ -132,6 +133,59 @@ def test_a_login_that_fails_is_no_reason_for_batch_mode(
 
     assert "expired at" in message
     assert f"Correct --command-config {config}, or what that message names" in message
+
+
+def password(folder: Path, mechanism: str = "PLAIN") -> tuple[str, str]:
+    config = folder / "client.properties"
+    config.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.username=ann\nsasl.password=hunter-3\n"
+    )
+    config.chmod(0o600)
+    return "--command-config", str(config)
+
+
+@pytest.fixture
+def refusing(tree: KafkaTree, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The controller's broker refuses all logins."""
+    del plan
+    monkeypatch.setattr("jobs.adapters.brokers.admin_client.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
+    with refusing_logins() as port:
+        plain = registration(port)
+        tree.client.set("/brokers/ids/0", plain.replace(b'"PLAINTEXT": "PLAINTEXT"', b'"PLAINTEXT": "SASL_PLAINTEXT"'))
+        yield
+
+
+LOGIN_FAILURES = {
+    "PLAIN": "(SaslAuthenticationFailedError (58): see sasl.username and sasl.password)",
+    "SCRAM-SHA-512": "(UnsupportedSaslMechanismError (33): it accepts PLAIN, not SCRAM-SHA-512: see sasl.mechanism)",
+}
+
+
+@pytest.mark.usefixtures("refusing")
+@pytest.mark.parametrize("mechanism", LOGIN_FAILURES)
+@pytest.mark.parametrize("mode", ["auto", "admin"])
+def test_a_refused_login_has_its_cause_in_each_mode(  # noqa: PLR0913, PLR0917 - two tables
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, tmp_path: Path, mechanism: str, mode: str
+) -> None:
+    done = run(surveyor, tree, plan, "--apply", "--mode", mode, *password(tmp_path, mechanism))
+
+    message = " ".join(done.stderr.split())
+    assert (done.exit_code, surveyor.commits(plan.plan_id)) == (REFUSED, [])
+    assert "no connection to the brokers: broker 0 " in message
+    assert LOGIN_FAILURES[mechanism] in message
+    assert f"Correct --command-config {tmp_path / 'client.properties'}, or what that message names" in message
+
+
+@pytest.mark.usefixtures("refusing")
+def test_a_dry_run_warns_of_a_refused_login(tree: KafkaTree, surveyor: Surveyor, plan: Plan, tmp_path: Path) -> None:
+    options = ("--mode", "admin", "--json", *password(tmp_path))
+
+    done = run(surveyor, tree, plan, *options)
+
+    result = json.loads(done.stdout)
+    assert (done.exit_code, LOGIN_FAILURES["PLAIN"] in result["in_the_way"]) == (DONE, True)
+    assert result["warnings"] == [f"--apply would fail: {result['in_the_way']}"]
+    assert "hunter-3" not in done.output
 
 
 @pytest.mark.parametrize(

@@ -343,7 +343,9 @@ def test_a_refused_or_unauthorized_user_writes_nothing(
     assert "ClusterAuthorizationFailed (31)" in error_of(plain, *control, sasl_username=GUEST)
     assert "needs ClusterAction on the Cluster" in error_of(plain, *control, sasl_username=GUEST)
     for login in (plain, "SCRAM-SHA-512 at the control plane"):
-        assert "SaslAuthenticationFailedError (58)" in error_of(login, *control, sasl_password="wrong")  # noqa: S106 - it is
+        for mode in ("batch", "admin"):
+            wrong = error_of(login, *control, "--mode", mode, sasl_password="wrong")  # noqa: S106 - it is
+            assert "SaslAuthenticationFailedError (58)" in wrong
     assert "it accepts SCRAM-SHA-256, not PLAIN" in error_of(plain, "--conf", str(conf(tmp_path, "USERS")))
     assert "it does not accept our certificate" in error_of(plain, security_protocol="SSL")
     assert "has no SASL_PLAINTEXT endpoint; it has INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in error_of(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
+from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from jobs.adapters.brokers import connection as broker_channel
@@ -27,6 +28,7 @@ from jobs.adapters.brokers.connection import (
 )
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
+from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.brokers.listeners import (
     PLAINTEXT_LISTENER,
     AuthenticationFailedError,
@@ -34,12 +36,14 @@ from jobs.adapters.brokers.listeners import (
     UnreachableBrokerError,
 )
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.core.errors import RefusedError, UsageError
+from jobs.adapters.kraft.session import read_from_broker
+from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.broker_requests import notices_for
 from schemas.rows import Broker
 from schemas.znode_codecs import Endpoint
 from tests.jobs.support.kafka.fake_brokers import FakeBroker
+from tests.jobs.support.kafka.login_refusal import refusing_logins
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.typed_rows import typed
@@ -367,6 +371,30 @@ def test_unauthorized_user_is_refused_before_any_request(serve: Callable[..., Fa
     assert f"broker 3 at {LOOPBACK}:{broker.port} (it answers ClusterAuthorizationFailed (31)" in str(refused.value)
     assert "needs ClusterAction on the Cluster" in str(refused.value)
     assert broker.received == []
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "reason"),
+    [
+        ("PLAIN", "SaslAuthenticationFailedError (58): see sasl.username and sasl.password"),
+        ("SCRAM-SHA-256", "UnsupportedSaslMechanismError (33): it accepts PLAIN, not SCRAM-SHA-256"),
+    ],
+)
+def test_a_refused_login_has_its_cause_in_every_request(tmp_path: Path, mechanism: str, reason: str) -> None:
+    """kafka-python reports only a closed connection; brokers of a KRaft cluster, too, are asked for the cause."""
+    login = {"sasl.mechanism": mechanism, "sasl.username": "ann", "sasl.password": PASSWORD}
+    settings = read_properties(
+        write_properties(tmp_path / "client.properties", {"security.protocol": "SASL_PLAINTEXT", **login})
+    )
+    with refusing_logins() as port:
+        broker = row(port, [("L", "SASL_PLAINTEXT")])
+        _, reasons = ask_brokers([broker], settings, LONG, lambda ask, _: ask(DescribeClusterRequest()))
+        with pytest.raises(UnreadableError) as unreadable:
+            read_from_broker([f"{LOOPBACK}:{port}"], settings, lambda session: session.ask(DescribeClusterRequest()))
+
+    assert reason in reasons[3]
+    assert str(unreadable.value).startswith(f"no broker accepted the connection:\n  {LOOPBACK}:{port}: {reason}")
+    assert PASSWORD not in f"{reasons}{unreadable.value}"
 
 
 def scripted(*answers: SaslAuthenticateResponse, mechanisms: tuple[str, ...] = ("PLAIN",)) -> list[bytes]:
