@@ -42,7 +42,7 @@ from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.console import format_cell, next_in_json, table, warnings_in_json
 from jobs.runtime.output import next_lines, show, stream
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import command_line
+from jobs.runtime.suggestions import command_line, with_full_commands
 from planner.placement.plan_figures import figures_in
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord, Row
@@ -168,7 +168,8 @@ class PlanSelection:
             f"{self.row.status}; {summarise(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
-        yield from (f"  {line}" for line in stored_volume(self.warehouse, changes).lines(settings.throttle))
+        volume = stored_volume(self.warehouse, changes)
+        yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(settings.throttle))
         if self.row.kind == PlanKind.UNDRAIN:
             brokers = format_cell(self.row.options["brokers"])
             yield f"  brokers {brokers} count as drained until this plan is committed"

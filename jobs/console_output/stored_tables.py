@@ -78,7 +78,8 @@ def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = ""
     age = _age(snapshot.taken_at)
     is_read = settings.for_people and sys.__stdout__ is not None  # None if stdout is closed
     if snapshot_id is None and is_read and age > STALE_SECONDS:
-        newer = f"`{command_line(settings, *now.split())}` reads the cluster" if now else "take a `surveyor snapshot`"
+        command = command_line(settings, *(now or "snapshot").split())
+        newer = f"`{command}` reads the cluster" if now else f"take a `{command}`"
         old = f"snapshot {snapshot.snapshot_id} is {format_duration(age)} old"
         log(f"surveyor: {old}; for the current state: {newer}")
     return snapshot

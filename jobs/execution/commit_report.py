@@ -37,7 +37,7 @@ from jobs.runtime.console import CommandResult, Result, keep_warnings, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import command_line
+from jobs.runtime.suggestions import command_line, with_full_commands
 from schemas.enums import OperationKind, Outcome
 from schemas.plan import CLOSED, Plan, RowOutcome
 from schemas.rows import changes_among, operations_among
@@ -129,7 +129,8 @@ def _review(
     yield from truncate(unapplied_lines(preflight.already_decided), list_all, everything=everything)
     pending = changes_among(preflight.pending)
     yield from throttle_lines(settings.warehouse, plan, pending, running.throttle)
-    yield from (f"  {line}" for line in stored_volume(settings.warehouse, volume_rows(pending)).lines(running.throttle))
+    volume = stored_volume(settings.warehouse, volume_rows(pending))
+    yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(running.throttle))
     yield from warning_lines(warned)
 
 

@@ -23,7 +23,7 @@ from jobs.runtime.console import CommandResult, Result, log, separate_warnings, 
 from jobs.runtime.options import unexpected_error_message
 from jobs.runtime.progress import SHOW_AFTER_SECONDS, progress
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Suggestion, suggestion
+from jobs.runtime.suggestions import Suggestion, full_commands_in_errors, suggestion
 from schemas.text import pluralise
 
 MAX_PARALLEL: Final = 8
@@ -148,7 +148,8 @@ def _outcome_of(settings: Settings, work: Work) -> ClusterOutcome:
     with on_cluster_of_fleet(settings.cluster), option_places_of_cluster(settings.places), separate_warnings():
         try:
             settings.refuse_invalid_section()
-            result = work(settings)
+            with full_commands_in_errors(settings):
+                result = work(settings)
             return outcome(result.exit_code, result.json, result.steps or ())
         except SurveyorError as error:
             message, code, so_far = str(error), error.exit_code, error.result

@@ -30,7 +30,7 @@ from jobs.runtime.console import CommandResult, escape_unencodable, forget_warni
 from jobs.runtime.lazy_commands import HELP, LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
 from jobs.runtime.output import emit, write_json
 from jobs.runtime.settings import NO_THROTTLE, Settings, settings_from
-from jobs.runtime.suggestions import typed_options
+from jobs.runtime.suggestions import full_commands_in_errors, typed_options
 
 Cluster = Annotated[
     str,
@@ -230,7 +230,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
                 raise UsageError("--parallel is for several clusters: give --all, too")
             settings = settings_from(**common, fleet=fleet, typed=typed_options(context))
             its_own = {"context": context} if "context" in own.parameters else {}
-            with option_places(settings.places):
+            with option_places(settings.places), full_commands_in_errors(settings):
                 result = function(settings, **arguments, **its_own) or ExitCode.DONE
             if isinstance(result, CommandResult):
                 emit(settings, result)

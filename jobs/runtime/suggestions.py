@@ -6,12 +6,14 @@ and so are options for the output format.
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import typer
 
+from jobs.core.errors import SurveyorError
 from jobs.core.masking import masked_text
 from jobs.runtime.zookeeper_commands import INSTEAD
 
@@ -110,23 +112,48 @@ def with_full_command(settings: "Settings", step: Suggestion) -> Suggestion:
 
 def command_line(settings: "Settings", *command: str) -> str:
     """Format a command line for the same cluster."""
+    return _line(settings, command, _cluster_options(command))
+
+
+def _cluster_options(command: Sequence[str]) -> list[str]:
+    """Return the names of the options that select what a command works on."""
     reaches = command[0] not in WAREHOUSE_ONLY_COMMANDS or bool(CLUSTER_ACCESS_OPTIONS.intersection(command))
-    names = [name for name in CLUSTER_OPTIONS if reaches or name not in LIVE_CLUSTER_OPTIONS]
-    return _line(settings, command, names)
+    return [name for name in CLUSTER_OPTIONS if reaches or name not in LIVE_CLUSTER_OPTIONS]
 
 
 _COMMAND: Final = re.compile(r"`surveyor ([^`]+)`")
 
+_ADVISED: Final = re.compile(r"`surveyor ((?:doctor|show|sizes|snapshot|status)\b[^`]*)`")
+"""The commands that errors advise; others are also named as what a process has done or is."""
 
-def with_full_commands(settings: "Settings", advice: str) -> str:
+
+def with_full_commands(settings: "Settings", advice: str, commands: re.Pattern[str] = _COMMAND) -> str:
     """Complete the commands in an advice, which are between backticks, for the same cluster.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
     >>> settings = Settings("east", "w", ClusterConf(), typed={"cluster": ("--cluster", "east")})
     >>> with_full_commands(settings, "remove old snapshots by `surveyor vacuum --apply`")
     'remove old snapshots by `surveyor vacuum --apply --cluster east`'
+    >>> with_full_commands(settings, "take a `surveyor snapshot --cluster east`")
+    'take a `surveyor snapshot --cluster east`'
     """
-    return _COMMAND.sub(lambda found: f"`{command_line(settings, *shlex.split(found[1]))}`", advice)
+
+    def completed(found: re.Match[str]) -> str:
+        words = found[1].split()
+        options = _options(settings, words, _cluster_options(words))
+        return f"`surveyor {' '.join([found[1], *map(shlex.quote, options)])}`"
+
+    return commands.sub(completed, advice)
+
+
+@contextmanager
+def full_commands_in_errors(settings: "Settings") -> Iterator[None]:
+    """Complete the commands that an error advises, for the same cluster."""
+    try:
+        yield
+    except SurveyorError as error:
+        error.args = (with_full_commands(settings, str(error), _ADVISED),)
+        raise
 
 
 def same_step(settings: "Settings", what: str, *command: str, exclude: Iterable[str] = ()) -> Suggestion:
@@ -158,12 +185,16 @@ def stated_command(settings: "Settings", *command: str) -> str:
     return shlex.join(["surveyor", *command, *map(masked_text, options)])
 
 
-def _line(settings: "Settings", command: Iterable[str], names: Iterable[str]) -> str:
+def _line(settings: "Settings", command: Sequence[str], names: Iterable[str]) -> str:
+    return shlex.join(["surveyor", *command, *_options(settings, command, names)])
+
+
+def _options(settings: "Settings", command: Sequence[str], names: Iterable[str]) -> list[str]:
+    """Return the typed options of these names, without those that the command has already."""
     chosen = set(names)
-    options = [
+    return [
         masked_text(word) if name == "remote" else word  # its URL may contain a token
         for name, words in settings.typed.items()
-        if name in chosen
+        if name in chosen and words[0] not in command
         for word in words
     ]
-    return shlex.join(["surveyor", *command, *options])

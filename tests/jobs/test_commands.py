@@ -35,6 +35,14 @@ def test_unused_warehouse_is_unreadable_and_stays_unused(tmp_path: Path, argumen
     assert not (tmp_path / "warehouse").exists()
 
 
+def test_an_error_advises_a_command_with_the_options_of_this_one(tmp_path: Path) -> None:
+    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+    metrics = surveyor("metrics", "--json")
+
+    advice = f"`surveyor snapshot --zookeeper 127.0.0.1:1 --warehouse {tmp_path / 'warehouse'}` first"
+    assert (advice in metrics.stderr, advice in metrics.json["error"]) == (True, True)
+
+
 def test_no_zookeeper_there(tmp_path: Path) -> None:
     ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("snapshot")
     assert (ran.code, ran.stdout) == (22, "")

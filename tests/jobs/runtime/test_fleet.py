@@ -44,6 +44,16 @@ def _broken() -> CommandResult:
     raise ValueError("unforeseen")
 
 
+def test_an_error_advises_commands_for_its_cluster() -> None:
+    def nothing() -> CommandResult:
+        raise UnreadableError("no snapshot, dropped by `surveyor vacuum`; take a `surveyor snapshot` first")
+
+    done = run_on_fleet(_fleet("a"), None, _by_cluster(a=nothing), SUMMARY)
+
+    advice = "dropped by `surveyor vacuum`; take a `surveyor snapshot --cluster a --conf f` first"
+    assert done.json["clusters"]["a"]["error"] == f"no snapshot, {advice}"
+
+
 @pytest.fixture(scope="module")
 def outcomes() -> CommandResult:
     """The result for seven clusters, of which three fail."""

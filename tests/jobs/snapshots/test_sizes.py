@@ -96,7 +96,7 @@ def test_nothing_to_show(surveyor: Surveyor, warehouse: Warehouse) -> None:
     assert surveyor.run("show", "sizes").exit_code == 22
     warehouse.ensure_tables()
     none = surveyor.run("show", "sizes", "--topic", "orders")
-    assert (none.exit_code, "run `surveyor sizes` first" in none.stderr) == (22, True)
+    assert (none.exit_code, "run `surveyor sizes --" in none.stderr) == (22, True)
     store_sizes(warehouse, [0], _logs((0, "bills", 0, "/a", 1, False)))
     unknown = surveyor.run("show", "sizes", "--topic", "orders")
     assert (unknown.exit_code, "no broker reported a topic 'orders'" in unknown.stderr) == (2, True)
