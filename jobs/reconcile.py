@@ -6,7 +6,7 @@ cycle; without --apply it shows the first cycle.
 """
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,9 @@ from jobs.runtime.options import (
     through_zookeeper,
 )
 from jobs.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @on_spark
@@ -62,26 +65,16 @@ def reconcile(
     )
     hold = hold_seconds(settings, max_hold)
     make_plan = partial(make_reconcile_plan, settings, allow_unclean=allow_unclean, requests=requests)
-    if apply and until_quiet:
-        return reconcile_until_quiet(
-            settings,
-            mode,
-            limits,
-            make_plan,
-            approve=approval(yes=yes),
-            hold=hold,
-            everything=everything,
-            detailed=detailed_exitcode,
-            report=log_event,
-        )
-    return reconcile_once(
+    run: Callable[..., CommandResult] = (
+        reconcile_until_quiet if apply and until_quiet else partial(reconcile_once, apply=apply)
+    )
+    return run(
         settings,
         mode,
         limits,
         make_plan,
         approve=approval(yes=yes),
         hold=hold,
-        apply=apply,
         everything=everything,
         detailed=detailed_exitcode,
         report=log_event,

@@ -11,7 +11,6 @@ from schemas import columns
 
 KEY_COLUMNS: Final = columns.KEY_COLUMNS
 PARTITION_KEY: Final = [*KEY_COLUMNS["partitions"]]
-CHECKS: Final = columns.CHECKS
 
 BROKER_IDS: Final = ArrayType(IntegerType())
 
@@ -25,20 +24,14 @@ PARTITIONS: Final = SPARK_SCHEMAS["partitions"]
 PARTITION_HISTORY: Final = SPARK_SCHEMAS["partition_history"]
 REQUESTS: Final = SPARK_SCHEMAS["requests"]
 BROKER_CONFIGS: Final = SPARK_SCHEMAS["broker_configs"]
-SECURITY: Final = SPARK_SCHEMAS["security"]
 QUARANTINE: Final = SPARK_SCHEMAS["quarantine"]
 EVENTS: Final = SPARK_SCHEMAS["events"]
 IMBALANCE: Final = SPARK_SCHEMAS["imbalance"]
 WHATIF: Final = SPARK_SCHEMAS["whatif"]
-PLANS: Final = SPARK_SCHEMAS["plans"]
 CHANGES: Final = SPARK_SCHEMAS["changes"]
 OPERATIONS: Final = SPARK_SCHEMAS["operations"]
 REJECTIONS: Final = SPARK_SCHEMAS["rejections"]
 EVIDENCE: Final = SPARK_SCHEMAS["evidence"]
 SIZES: Final = SPARK_SCHEMAS["sizes"]
-LOG_DIRS: Final = SPARK_SCHEMAS["log_dirs"]
 DRAINED: Final = SPARK_SCHEMAS["drained"]
-THROTTLES: Final = SPARK_SCHEMAS["throttles"]
-LEASES: Final = SPARK_SCHEMAS["leases"]
-COMMITS: Final = SPARK_SCHEMAS["commits"]
 ANSWERS: Final = SPARK_SCHEMAS["answers"]

@@ -79,8 +79,6 @@ class PlanInbox:
     refresh_drained: Callable[[], None]
     """Reads which brokers are drained; called before and after a plan that may have changed that."""
     log_line: LogLine
-    completed_plans: int = 0
-    """The number of plans that got a result."""
     _topics_to_refresh: set[str] = field(default_factory=set)
     """Topics of plans that have not been read again yet."""
     _thread: Thread | None = None
@@ -218,7 +216,6 @@ class PlanInbox:
 
     def _execute(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> None:
         result = self._run_plan(znode, plan_id, plan_request)
-        self.completed_plans += 1
         line = result.error or result.lines[0]
         is_delivered = respond(self.control.client, znode.path, with_values(plan_request, is_begun=True, answer=result))
         self.log_line(f"  {line}" if is_delivered else f"  {line}; the client that submitted it has disconnected")

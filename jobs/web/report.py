@@ -19,17 +19,23 @@ from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY
-from jobs.snapshots.migration_proof import prove
+from jobs.snapshots.migration_proof import COUNTS, MigrationProof, prove
 from jobs.sql_views.database import Summaries
+from jobs.web.charts import format_number
 from jobs.web.cluster_page import IMBALANCE_LISTED, cluster_page
 from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, fleet_page, newest_health
-from jobs.web.migration_page import migration_page
 from jobs.web.plan_page import PlanTables, plan_page
+from jobs.web.render import Fact, alarming, render, shown_time
 from schemas.rows import Row, Snapshot
 from schemas.text import pluralise
 
 MAX_CHANGES_READ: Final = 2_000_000
 """Maximum number of changes read for reasons and outcomes; changes of the newest plans are read."""
+
+DIFFERENCES_SHOWN: Final = 5_000
+"""Maximum number of differences on the page; `surveyor migration prove --json` has all."""
+
+_SIDES: Final = ("brokers", "topics", "partitions", *COUNTS)
 
 
 def write_report(settings: Settings, out: Path | None, plan: str | None, snapshot_id: int | None) -> CommandResult:
@@ -73,12 +79,59 @@ def write_migration_report(
     before, after = find_snapshot(warehouse, old), find_snapshot(warehouse, new)
     with progress("reading the tables and rendering the page"):
         proof = prove(warehouse, before, after, is_rolled_back=is_rolled_back)
-        written = replace_file(path, migration_page(settings.cluster, before, after, proof, now))
+        written = replace_file(path, _migration_page(settings.cluster, before, after, proof, now))
     result: Row = {"before": old, "after": new, "proved": proof.holds, "path": str(path), "bytes": written}
     verdict = "proved" if proof.holds else "not proved"
     about = "rolled-back migration" if is_rolled_back else "migration"
     title = f"report of the {about} of {settings.cluster}, {verdict}: {path} ({format_bytes(written)})"
     return CommandResult(result, title, exit_code=ExitCode.DONE if proof.holds else ExitCode.CHANGES)
+
+
+def _migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: MigrationProof, now: datetime) -> str:
+    """Return the page for an auditor: what was compared, and what differs.
+
+    If the migration was rolled back, `after` is from ZooKeeper, too.
+    """
+    differences = [[_text(value) for value in difference] for difference in proof.differences[:DIFFERENCES_SHOWN]]
+    return render(
+        "migration.html",
+        cluster=cluster,
+        cluster_id=after.cluster_id,
+        proved=proof.holds,
+        is_rolled_back=not after.is_of_kraft,
+        facts_of_proof=[
+            Fact("verdict", "proved" if proof.holds else "not proved", "good" if proof.holds else "bad"),
+            alarming("differences", len(proof.differences), "bad"),
+            alarming("unknown", len(proof.unknown), "bad"),
+        ],
+        sides=[_side("before", before), _side("after", after)],
+        names=[COUNTS.get(name, name) for name in _SIDES],
+        differences=differences,
+        more=max(0, len(proof.differences) - DIFFERENCES_SHOWN),
+        unknown=proof.unknown,
+        deleted_topics=proof.deleted_topics,
+        made_at=shown_time(now),
+    )
+
+
+def _side(title: str, snapshot: Snapshot) -> Row:
+    return {
+        "title": f"{title}, from {'KRaft' if snapshot.is_of_kraft else 'ZooKeeper'}",
+        "snapshot": snapshot.snapshot_id,
+        "taken_at": shown_time(snapshot.taken_at),
+        "counts": [_text(getattr(snapshot, name)) for name in _SIDES],
+    }
+
+
+def _text(value: object) -> str:
+    """Format a value.
+
+    >>> _text(1200), _text(None), _text([1, 2])
+    ('1,200', 'none', '[1, 2]')
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return format_number(value)
+    return "none" if value is None else str(value)
 
 
 def write_fleet_report(settings: Settings, out: Path | None, parallel: int | None) -> CommandResult:

@@ -37,11 +37,6 @@ def preferred(partitions: DataFrame) -> DataFrame:
     return partitions.transform(_with_choice, first(intersect(preferred_in_sync, F.col("electable"))), F.col("isr"))
 
 
-def reassigned(partitions: DataFrame, target: Column) -> DataFrame:
-    """Elect the first replica of the target that is in sync; the ISR stays (`leaderForReassign`)."""
-    return partitions.transform(_with_choice, _in_sync(target), F.col("isr"))
-
-
 def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFrame:
     """Elect the first replica in sync that stays; all brokers that shut down leave the ISR at once.
 

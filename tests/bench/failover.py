@@ -22,21 +22,18 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
-from jobs.adapters.zookeeper.connection import connected
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znode_codecs import TopicPartition
 from tests.bench.clusters.real_brokers import (
     HEAP,
     MILLISECOND,
-    SETTINGS,
     TIMEOUT_SECONDS,
     controller,
     healed,
-    made,
     read_states,
     states,
+    three_brokers,
     until,
     written_at,
 )
@@ -63,13 +60,7 @@ class Outage(NamedTuple):
 
 def bench_failover(partitions: int) -> Iterator[Figure]:
     """Kill a broker under Kafka's controller, and again under ours."""
-    with (
-        EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster,
-        connected(ZooKeeperEndpoint(cluster.zookeeper_server.connect)) as client,
-    ):
-        with progress(f"{partitions:,} partitions are made"):
-            places = made(client, partitions)
-            healed(client, places)
+    with three_brokers(partitions, HEAP) as (cluster, client, places):
         let_another_control(client)
         kafkas = _outage(cluster, client, places)
         with tempfile.TemporaryDirectory() as folder, running_controller(cluster, Path(folder)):

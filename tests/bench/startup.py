@@ -20,12 +20,9 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.zookeeper.connection import connected
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log
-from jobs.runtime.progress import progress
 from schemas.znode_codecs import TopicPartition
-from tests.bench.clusters.real_brokers import SETTINGS, TOPIC_SIZE, healed, made, states, until
+from tests.bench.clusters.real_brokers import TOPIC_SIZE, states, three_brokers, until
 from tests.bench.failover import VICTIM, let_another_control, running_controller
 from tests.bench.figures import Figure
 
@@ -45,13 +42,7 @@ _API_VERSIONS, _METADATA = 18, 3
 
 def bench_startup(partitions: int = PARTITIONS, starts: int = STARTS) -> Iterator[Figure]:
     """Start a broker again and again, under Kafka's controller and then under ours."""
-    with (
-        EmbeddedCluster(3, overrides=SETTINGS) as cluster,
-        connected(ZooKeeperEndpoint(cluster.zookeeper_server.connect)) as client,
-    ):
-        with progress(f"{partitions:,} partitions are made"):
-            places = made(client, partitions)
-            healed(client, places)
+    with three_brokers(partitions) as (cluster, client, places):
         let_another_control(client)
         kafkas = _starts("Kafka's controller", cluster, client, places, starts)
         with tempfile.TemporaryDirectory() as folder, running_controller(cluster, Path(folder)):

@@ -24,8 +24,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.zookeeper.connection import connected, read
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.adapters.zookeeper.connection import read
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znode_codecs import TopicPartition, decode_state
@@ -33,12 +32,11 @@ from tests.bench.clusters.real_brokers import (
     HEAP,
     MILLISECOND,
     OURS,
-    SETTINGS,
     TIMEOUT_SECONDS,
     controller,
     healed,
-    made,
     read_states,
+    three_brokers,
     until,
     written_at,
 )
@@ -51,13 +49,7 @@ TARGET: Final = 0.2
 
 def bench_takeover(partitions: int) -> Iterator[Figure]:
     """Take over from a dead controller: a broker does, then we do."""
-    with (
-        EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster,
-        connected(ZooKeeperEndpoint(cluster.zookeeper_server.connect)) as client,
-    ):
-        with progress(f"{partitions:,} partitions are made"):
-            places = made(client, partitions)
-            healed(client, places)
+    with three_brokers(partitions, HEAP) as (cluster, client, places):
         dead, other, _ = _roles(cluster, client)
         with _stopped([other]):
             _killed(dead)

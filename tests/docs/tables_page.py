@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from schemas.tables import CHECKS, KEY_COLUMNS, SPARK_SCHEMAS
+from schemas.columns import CHECKS
+from schemas.tables import KEY_COLUMNS, SPARK_SCHEMAS
 from tests.docs.markdown import code, table
 
 

@@ -8,9 +8,10 @@ import pytest
 from msgspec import Struct
 from pyspark.sql.types import StructType
 
+from schemas.columns import CHECKS
 from schemas.plan_digest import HASHED
 from schemas.rows import BrokerEpoch, Change, Operation, TableRow, Voter
-from schemas.tables import CHECKS, KEY_COLUMNS, SPARK_SCHEMAS
+from schemas.tables import KEY_COLUMNS, SPARK_SCHEMAS
 from schemas.znode_codecs import Endpoint
 
 IDS: Final = "array<int>"

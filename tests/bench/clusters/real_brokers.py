@@ -6,12 +6,17 @@ constant polling would use the processors that are measured.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import Znode, read
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.servers import BROKER_HEAP
+from jobs.adapters.zookeeper.connection import Znode, connected, read
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.runtime.progress import progress
 from schemas.znode_codecs import (
     Assignment,
     State,
@@ -32,7 +37,22 @@ TIMEOUT_SECONDS: Final = 600.0
 MILLISECOND: Final = 0.001
 
 
-def made(client: KazooClient, partitions: int) -> list[TopicPartition]:
+@contextmanager
+def three_brokers(
+    partitions: int, heap: str = BROKER_HEAP
+) -> Iterator[tuple[EmbeddedCluster, KazooClient, list[TopicPartition]]]:
+    """Start three brokers with so many partitions, all of them in sync; a client of ZooKeeper comes with them."""
+    with (
+        EmbeddedCluster(3, overrides=SETTINGS, heap=heap) as cluster,
+        connected(ZooKeeperEndpoint(cluster.zookeeper_server.connect)) as client,
+    ):
+        with progress(f"{partitions:,} partitions are made"):
+            places = _made(client, partitions)
+            healed(client, places)
+        yield cluster, client, places
+
+
+def _made(client: KazooClient, partitions: int) -> list[TopicPartition]:
     """Write topics as brokers do that create them; the controller makes their first leaders."""
     places = []
     for number in range(partitions // TOPIC_SIZE):

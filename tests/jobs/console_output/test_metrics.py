@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 from urllib.error import HTTPError
 
 import pytest
@@ -33,12 +33,12 @@ from jobs.core.addresses import parse_address
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.runtime import metrics_server as module
 from jobs.runtime.metrics_server import MetricsServer
-from jobs.runtime.settings import settings_from
 from schemas.enums import NO_LEADER, Outcome, PlanStatus
 from schemas.rows import Row
 from tests.docs.markdown import ROOT
 from tests.jobs.support.commands.command_line import Surveyor as SurveyorAlone
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
@@ -142,8 +142,7 @@ def test_the_last_commit_and_snapshot_have_a_time_and_an_age(measured: Surveyor)
 
 
 def test_the_page_names_every_metric(measured: Surveyor) -> None:
-    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
-    settings = settings_from(cluster="default", zookeeper=None, warehouse=str(measured.folder), **given)
+    settings = settings_of(str(measured.folder))
     page = (ROOT / "docs" / "status.md").read_text(encoding="utf-8")
 
     assert re.findall(r"^\| `(surveyor_\w+)`", page, re.MULTILINE) == [

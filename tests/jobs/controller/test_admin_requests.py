@@ -227,6 +227,12 @@ def test_late_response_to_a_deletion_is_ignored(tree: KafkaTree, controller: Res
     assert not controller.context.stopped
 
 
+def remaining_znodes(tree: KafkaTree, topic: str) -> list[str]:
+    """The znodes of a topic and of the request to delete it that still exist."""
+    paths = (f"/brokers/topics/{topic}", f"/config/topics/{topic}", f"/admin/delete_topics/{topic}")
+    return [path for path in paths if tree.client.exists(path)]
+
+
 def test_topic_is_deleted_after_its_replicas(
     tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
 ) -> None:
@@ -244,8 +250,7 @@ def test_topic_is_deleted_after_its_replicas(
     run_until_quiet(controller)
     controller.log.close()
 
-    paths = ("/brokers/topics/old", "/config/topics/old", "/admin/delete_topics/old")
-    assert [path for path in paths if tree.client.exists(path)] == []
+    assert remaining_znodes(tree, "old") == []
     assert requests_to(tree, 0, "update_metadata")["old", 0].leader == LEADER_DURING_DELETE
     assert requests_to(tree, 2, "stop_replica")["old", 1].delete_partition
     assert recorded_withdrawals(warehouse) == [
@@ -274,8 +279,7 @@ def test_partly_deleted_topic_is_deleted(tree: KafkaTree, controller: ResidentCo
     initialize(controller)
     run_until_quiet(controller)
 
-    assert tree.client.exists("/brokers/topics/old") is None
-    assert tree.client.get_children("/admin/delete_topics") == []
+    assert remaining_znodes(tree, "old") == []
     assert all(requests_to(tree, b, "stop_replica")["old", p].delete_partition for b, p in ((0, 0), (1, 0), (2, 1)))
 
 
@@ -288,8 +292,7 @@ def test_moving_topic_without_state_is_deleted(tree: KafkaTree, controller: Resi
     initialize(controller)
     run_until_quiet(controller)
 
-    assert tree.client.exists("/brokers/topics/unborn") is None
-    assert tree.client.get_children("/admin/delete_topics") == []
+    assert remaining_znodes(tree, "unborn") == []
 
 
 def test_unknown_children_of_a_topic_are_deleted(tree: KafkaTree, controller: ResidentController) -> None:
@@ -301,8 +304,7 @@ def test_unknown_children_of_a_topic_are_deleted(tree: KafkaTree, controller: Re
 
     run_until_quiet(controller)
 
-    assert tree.client.exists("/brokers/topics/odd") is None
-    assert tree.client.get_children("/admin/delete_topics") == []
+    assert remaining_znodes(tree, "odd") == []
 
 
 def test_undeletable_notification_does_not_block_others(tree: KafkaTree, controller: ResidentController) -> None:

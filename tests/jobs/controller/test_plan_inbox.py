@@ -26,7 +26,6 @@ from jobs.execution.commit import apply_plan
 from jobs.repositories.actor import AIRFLOW, this_process
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan, record_submission
-from jobs.runtime.settings import settings_from
 from schemas.enums import DrainMode, Outcome
 from schemas.lease_holder import LeaseHolder
 from schemas.plan import RowOutcome
@@ -34,6 +33,7 @@ from schemas.rows import Change, DrainedBroker, Snapshot
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znode_codecs import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import drain_watches, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -64,8 +64,7 @@ def controller(
 ) -> Iterator[ResidentController]:
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
-    given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
-    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.folder), **given)
+    settings = settings_of(str(surveyor.folder), tree.hosts, conf_path=conf)
     engine = DecisionEngine(surveyor.warehouse, [])
     snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id=CLUSTER_ID)
     controller_ = ResidentController(
@@ -235,8 +234,7 @@ def test_interrupted_commit_withdraws_its_plan(
 
     assert process.returncode == 143, stdout + stderr
     assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
-    assert controller.plan_inbox is not None
-    assert controller.plan_inbox.completed_plans == 0
+    assert tree.client.get_children("/surveyor/plans") == []
 
 
 def test_refused_plan_gets_a_result(
@@ -244,15 +242,7 @@ def test_refused_plan_gets_a_result(
 ) -> None:
     """The controller checks the plan itself: one is not in its warehouse, and one is too large."""
     assert controller.plan_inbox is not None
-    controller.plan_inbox.settings = settings_from(
-        cluster="default",
-        zookeeper=tree.hosts,
-        warehouse=str(surveyor.folder) + "-elsewhere",
-        conf_path=None,
-        command_config=None,
-        as_json=False,
-        result_file=None,
-    )
+    controller.plan_inbox.settings = settings_of(str(surveyor.folder) + "-elsewhere", tree.hosts)
     code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
 
     assert code not in {0, 1}

@@ -17,6 +17,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
+from tests.jobs.support.commands.interrupted_commit import interrupted_program
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.shared_spark import way_to
 
@@ -25,26 +26,6 @@ pytestmark = pytest.mark.usefixtures("spark")
 DONE, ERROR, CHANGES, STALE, UNREADABLE, REFUSED = 0, 1, 10, 21, 22, 23
 REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 BATCH = ("--mode", "batch")
-
-STOPPED = """\
-import os, signal
-from jobs import cli
-from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.execution.batch import batch_commit as commit_batch
-from jobs.execution.batch import fenced_writer as fenced_writes
-from tests.shared_spark import join
-join()
-fenced_writes.MAX_BATCH_CHANGES = 1
-commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
-send, sent = Controllership.commit, []
-def stopped(control, multi):
-    sent.append(multi)
-    if len(sent) == 2:
-        os.kill(os.getpid(), signal.{signal})
-    return send(control, multi)
-Controllership.commit = stopped
-cli.main()
-"""
 
 
 @pytest.fixture
@@ -291,8 +272,10 @@ def test_interrupted_run_plans_only_the_rest(  # noqa: PLR0913, PLR0917 - fixtur
 ) -> None:
     """Each batch has one change; the signal arrives before the second is sent, and Ctrl-C lets that one finish."""
     where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.folder))
+    join = "from tests.shared_spark import join\njoin()"
+    program = interrupted_program(signal_name, batch_changes=1, multis=2, before=join)
     stopped = subprocess.run(
-        [sys.executable, "-c", STOPPED.format(signal=signal_name), "reconcile", *BATCH, "--apply", *where],
+        [sys.executable, "-c", program, "reconcile", *BATCH, "--apply", *where],
         env=os.environ | way_to(spark),
         stdin=subprocess.DEVNULL,
         capture_output=True,

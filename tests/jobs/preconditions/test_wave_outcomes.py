@@ -16,11 +16,11 @@ from jobs.execution.admin.admin_commit import commit_admin
 from jobs.execution.admin.connections import lease_for
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.runtime.settings import settings_from
 from schemas.enums import Action, Outcome, PlanKind
 from schemas.plan import Plan
 from schemas.rows import Row
 from schemas.znode_codecs import Assignment, encode_assignment
+from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
@@ -77,8 +77,7 @@ def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
 
 
 def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) -> CommitLog:  # noqa: ANN401 - a fake of Admin
-    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
-    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=warehouse.uri, **given)
+    settings = settings_of(warehouse.uri, tree.hosts)
     commit_log = CommitLog.open(warehouse, plan)
     due, outcomes = evaluate_waves(plan.changes, read_current(tree.client, plan.changes))
     commit_log.add_outcomes(outcomes)

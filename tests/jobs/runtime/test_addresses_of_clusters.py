@@ -11,8 +11,9 @@ from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.core.option_places import option_places
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
-from jobs.runtime.settings import Settings, settings_from
+from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Typed
+from tests.jobs.support.commands.settings import settings_of
 
 ZOOKEEPER: Typed = {"zookeeper": ("--zookeeper", "zk:1")}
 BROKERS: Typed = {"bootstrap_servers": ("--bootstrap-server", "k:1")}
@@ -24,17 +25,7 @@ def _settings(
     conf: Path | None = None,
     typed: Typed | None = None,
 ) -> Settings:
-    return settings_from(
-        cluster="default",
-        zookeeper=zookeeper,
-        bootstrap_servers=bootstrap_servers,
-        warehouse="w",
-        conf_path=conf,
-        command_config=None,
-        as_json=False,
-        result_file=None,
-        typed=typed,
-    )
+    return settings_of("w", zookeeper, bootstrap_servers=bootstrap_servers, conf_path=conf, typed=typed)
 
 
 def _source(settings: Settings) -> ClusterSource:
@@ -123,16 +114,8 @@ def test_an_address_has_a_port(text: str) -> None:
 
 
 def _fleet(conf: Path) -> Settings:
-    return settings_from(
-        cluster="default",
-        zookeeper=None,
-        warehouse=None,
-        conf_path=conf,
-        command_config=None,
-        as_json=False,
-        result_file=None,
-        fleet=True,
-        typed={"conf_path": ("--conf", str(conf)), "fleet": ("--all",)},
+    return settings_of(
+        None, conf_path=conf, fleet=True, typed={"conf_path": ("--conf", str(conf)), "fleet": ("--all",)}
     )
 
 

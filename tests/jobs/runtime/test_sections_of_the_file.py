@@ -7,8 +7,9 @@ import pytest
 from jobs.core.errors import ExitCode, UsageError
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
-from jobs.runtime.settings import Settings, settings_from
+from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Typed
+from tests.jobs.support.commands.settings import settings_of
 
 pytestmark = pytest.mark.unit
 
@@ -26,17 +27,7 @@ INVALID = [
 
 
 def _settings(conf: Path, cluster: str = "default", *, fleet: bool = False, typed: Typed | None = None) -> Settings:
-    return settings_from(
-        cluster=cluster,
-        zookeeper=None,
-        warehouse="w",
-        conf_path=conf,
-        command_config=None,
-        as_json=False,
-        result_file=None,
-        fleet=fleet,
-        typed=typed,
-    )
+    return settings_of("w", cluster=cluster, conf_path=conf, fleet=fleet, typed=typed)
 
 
 def _conf(folder: Path, text: str) -> Path:

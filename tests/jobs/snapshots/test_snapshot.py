@@ -21,7 +21,7 @@ from jobs.cli import app
 from jobs.core.errors import ExitCode
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import STATE_TABLES, as_of, find_snapshot, rows_as_of
-from jobs.runtime.settings import Settings, settings_from
+from jobs.runtime.settings import Settings
 from jobs.snapshots import reader as snapshot_read
 from jobs.snapshots import snapshot
 from jobs.snapshots import writer as snapshot_write
@@ -31,6 +31,7 @@ from schemas.rows import Broker, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, NO_PORT, TOPIC_ID, KafkaTree, registration
 
@@ -340,18 +341,7 @@ def test_a_fleet_is_named_by_the_file_alone(surveyor: Surveyor) -> None:
 def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -> None:
     surveyor.warehouse.ensure_tables()
     names = ("east", "west", "north")
-    settings = [
-        settings_from(
-            cluster=name,
-            zookeeper=surveyor.hosts,
-            warehouse=str(surveyor.folder),
-            conf_path=None,
-            command_config=None,
-            as_json=False,
-            result_file=None,
-        )
-        for name in names
-    ]
+    settings = [settings_of(str(surveyor.folder), surveyor.hosts, cluster=name) for name in names]
     with ThreadPoolExecutor(len(names)) as pool:
         taken = [list(pool.map(take_snapshot, settings)) for _ in range(2)]
     assert [[snapshot.row.snapshot_id for snapshot in round_] for round_ in taken] == [[1, 1, 1], [2, 2, 2]]

@@ -82,6 +82,18 @@ def listener(tmp_path: Path, certificates: Certificates) -> Callable[[dict[str, 
     return of
 
 
+@pytest.fixture
+def tls_broker(configured: WithFile, principal: str) -> Iterator[Broker]:
+    """A server with TLS for the client's certificate."""
+    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
+        yield broker
+
+
+def tls_port(tls_broker: Broker) -> int:
+    assert tls_broker.endpoints
+    return tls_broker.endpoints[0].port
+
+
 def served_to(broker: Broker, listener: Listener) -> set[int]:
     """Connect, authenticate, and ask for the versions: the APIs that are served."""
     connection = BrokerConnection.to(broker, "test", lambda: None, 10.0, listener)
@@ -208,26 +220,23 @@ def test_mechanisms_that_are_not_enabled_are_refused(configured: WithFile) -> No
 
 
 def test_a_slow_tls_handshake_ends(
-    configured: WithFile,
+    tls_broker: Broker,
     listener: Callable[[dict[str, str]], Listener],
     certificates: Certificates,
-    principal: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 3.0)
     own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
-    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
-        assert broker.endpoints
-        with connected_to(broker.endpoints[0].port) as slow:
-            hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500)
-            sent = 0
-            with suppress(ConnectionError):
-                for sent in range(400):
-                    slow.send(hello[sent : sent + 1])
-                    if sent == 5:
-                        assert served_to(broker, listener(own)) == {18, PRODUCER_IDS}
-                    time.sleep(0.05)
-            assert 5 < sent < 399  # twenty seconds
+    with connected_to(tls_port(tls_broker)) as slow:
+        hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500)
+        sent = 0
+        with suppress(ConnectionError):
+            for sent in range(400):
+                slow.send(hello[sent : sent + 1])
+                if sent == 5:
+                    assert served_to(tls_broker, listener(own)) == {18, PRODUCER_IDS}
+                time.sleep(0.05)
+        assert 5 < sent < 399  # twenty seconds
 
 
 def test_nothing_is_served_before_authentication(configured: WithFile) -> None:
@@ -393,45 +402,35 @@ def test_the_control_plane_may_have_another_protocol(configured: WithFile) -> No
     assert [binding.security_protocol for binding in config.bindings] == ["SASL_SSL", "PLAINTEXT"]
 
 
-def test_a_handshake_that_does_not_end_is_cut_off(
-    configured: WithFile, principal: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_handshake_that_does_not_end_is_cut_off(tls_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.3)
-    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
-        assert broker.endpoints
-        with connected_to(broker.endpoints[0].port) as client:
-            assert client.is_closed
+    with connected_to(tls_port(tls_broker)) as client:
+        assert client.is_closed
 
 
 def test_clients_in_a_handshake_make_way_for_others(
-    configured: WithFile,
+    tls_broker: Broker,
     listener: Callable[[dict[str, str]], Listener],
     certificates: Certificates,
-    principal: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_quotas, "MAX_UNAUTHENTICATED_CONNECTIONS", 2)
     own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
-    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
-        assert broker.endpoints
-        port = broker.endpoints[0].port
-        with connected_to(port) as first, connected_to(port):
-            assert served_to(broker, listener(own))
-            assert first.is_closed
+    port = tls_port(tls_broker)
+    with connected_to(port) as first, connected_to(port):
+        assert served_to(tls_broker, listener(own))
+        assert first.is_closed
 
 
-def test_a_large_request_over_tls(configured: WithFile, certificates: Certificates, principal: str) -> None:
+def test_a_large_request_over_tls(tls_broker: Broker, certificates: Certificates) -> None:
     """Larger than what the server buffers before it pauses."""
     context = ssl.create_default_context(cafile=str(certificates.ca))
     context.load_cert_chain(certificates.client)
-    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
-        assert broker.endpoints
-        port = broker.endpoints[0].port
-        with (
-            socket.create_connection(("127.0.0.1", port), 10) as plain,
-            context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
-        ):
-            client = RawClient(connection)
-            for size in (100, 2_000_000, 100):
-                client.send(api_versions_request(3, "x" * size))
-                assert client.receive()[:4] == pack(">i", 7)
+    with (
+        socket.create_connection(("127.0.0.1", tls_port(tls_broker)), 10) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+    ):
+        client = RawClient(connection)
+        for size in (100, 2_000_000, 100):
+            client.send(api_versions_request(3, "x" * size))
+            assert client.receive()[:4] == pack(">i", 7)

@@ -4,8 +4,8 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.runtime.settings import Settings
+from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.controllers.moving_controller import MovingController
-from tests.jobs.support.controllers.throttled_tree import settings_of
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
@@ -25,7 +25,7 @@ def kafka(tree: KafkaTree, request: pytest.FixtureRequest) -> KafkaTree:
 
 @pytest.fixture
 def settings(tree: KafkaTree, warehouse: Warehouse) -> Settings:
-    return settings_of(tree, warehouse.uri)
+    return settings_of(warehouse.uri, tree.hosts)
 
 
 @pytest.fixture

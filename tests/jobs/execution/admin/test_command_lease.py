@@ -15,7 +15,8 @@ from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease, current_holde
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from jobs.execution.admin.connections import LeaseGuardedAdmin
 from jobs.runtime.settings import Settings
-from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, own_lease, settings_of
+from tests.jobs.support.commands.settings import settings_of
+from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, own_lease
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
@@ -28,7 +29,7 @@ def lease(settings: Settings) -> Iterator[Lease]:
 
 def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[Lease]:
     """A process with another warehouse on the same cluster."""
-    return own_lease(settings_of(tree, str(tmp_path / "other")), plan_id, "cancel")
+    return own_lease(settings_of(str(tmp_path / "other"), tree.hosts), plan_id, "cancel")
 
 
 @pytest.mark.usefixtures("no_lease_waits")
@@ -77,8 +78,9 @@ def test_nothing_is_written_without_it(tree: KafkaTree, lease: ZnodeLease, tmp_p
     assert brokers.requests == [("broker", "1")]
 
 
-def test_lost_with_the_session(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path: Path) -> None:
-    behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path))
+@pytest.mark.usefixtures("tree")
+def test_lost_with_the_session(proxy: ZooKeeperProxy, tmp_path: Path) -> None:
+    behind = settings_of(str(tmp_path), proxy.hosts)
     with own_lease(behind, "p1", "commit") as lease:
         lease.refuse_lost()
         proxy.expire_session()
@@ -88,7 +90,7 @@ def test_lost_with_the_session(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path:
 
 def test_lease_of_an_ended_session_is_not_deleted(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path: Path) -> None:
     """Another process has it by then."""
-    behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path / "mine"))
+    behind = settings_of(str(tmp_path / "mine"), proxy.hosts)
     with own_lease(behind, "p1", "commit") as lease:
         proxy.expire_session()
         assert isinstance(lease, ZnodeLease)

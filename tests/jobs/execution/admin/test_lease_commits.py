@@ -21,8 +21,9 @@ from jobs.repositories.plans.repository import read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.controllers.moving_controller import MovingController
-from tests.jobs.support.controllers.throttled_tree import RATES, overrides, own_lease, settings_of
+from tests.jobs.support.controllers.throttled_tree import RATES, overrides, own_lease
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -192,7 +193,7 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
     surveyor.warehouse.update("plans", "true", status=f"'{status}'")
     before = kafka.dump()
 
-    with own_lease(settings_of(kafka, surveyor.warehouse.uri), "theirs", "commit"):
+    with own_lease(settings_of(surveyor.warehouse.uri, kafka.hosts), "theirs", "commit"):
         done = run(surveyor, kafka, plan, *more, command=command)
 
     assert done.exit_code == REFUSED, done.stderr
@@ -204,7 +205,7 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
 def test_waiting_commit_hands_the_lease_to_a_cancellation(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    settings = settings_of(kafka, surveyor.warehouse.uri)
+    settings = settings_of(surveyor.warehouse.uri, kafka.hosts)
     turned: list[tuple[Outcome, int | None]] = []
 
     def cancel() -> None:
@@ -235,7 +236,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
 def test_uncommitted_plan_is_cancelled_during_a_commit(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    with own_lease(settings_of(kafka, surveyor.warehouse.uri), "theirs", "commit"):
+    with own_lease(settings_of(surveyor.warehouse.uri, kafka.hosts), "theirs", "commit"):
         done = run(surveyor, kafka, plan, command="cancel")
 
     assert (done.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.CANCELLED)

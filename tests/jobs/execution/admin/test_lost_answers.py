@@ -103,6 +103,13 @@ class CodeController(AnswerlessController):
         return self.code
 
 
+@pytest.fixture
+def answering(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> CodeController:
+    made = CodeController(tree)
+    install(made, monkeypatch)
+    return made
+
+
 def elects(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     return store_plan(warehouse, tree, [election(tree, T, 0, leader=1, leader_before=0)])
 
@@ -173,15 +180,13 @@ def test_what_the_cluster_shows_counts_more_than_a_refusal(  # noqa: PLR0913, PL
     tree: KafkaTree,
     surveyor: Surveyor,
     warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
+    answering: CodeController,
     make: Callable[[Warehouse, KafkaTree], Plan],
     code: int,
     *,
     hears: bool,
 ) -> None:
     """A broker repeats a request whose controller was replaced; the second answer is that nothing is left to do."""
-    answering = CodeController(tree)
-    install(answering, monkeypatch)
     answering.code, answering.hears = code, hears
     plan = make(warehouse, tree)
 
@@ -408,10 +413,12 @@ def test_unknown_if_zookeeper_does_not_answer_either(
 
 
 def test_an_unread_refusal_of_a_repetition_is_unknown(
-    tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    answering: CodeController,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answering = CodeController(tree)
-    install(answering, monkeypatch)
     answering.code = 36
     plan = creates(warehouse, tree)
 
@@ -439,13 +446,11 @@ def test_a_refusal_names_the_permission_that_is_missing(  # noqa: PLR0913, PLR09
     tree: KafkaTree,
     surveyor: Surveyor,
     warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
+    answering: CodeController,
     make: Callable[[Warehouse, KafkaTree], Plan],
     code: int,
     permission: str,
 ) -> None:
-    answering = CodeController(tree)
-    install(answering, monkeypatch)
     answering.code, answering.hears = code, False
     tree.add_topic(T, {0: [1, 0]})
     answering.set_state((T, 0), leader=0)

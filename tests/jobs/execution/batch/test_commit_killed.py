@@ -15,6 +15,7 @@ from jobs.adapters.zookeeper.controllership import take_over
 from schemas.enums import PlanStatus
 from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.interrupted_commit import interrupted_program
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
@@ -159,32 +160,14 @@ def test_two_commits_at_once(topic: KafkaTree, warehouse: Warehouse, surveyor: S
     assert all_states(topic) == {(1, 6, 1)}
 
 
-INTERRUPTED = """\
-import os, signal
-from jobs import cli
-from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.execution.batch import batch_commit as commit_batch
-from jobs.execution.batch import fenced_writer as fenced_writes
-fenced_writes.MAX_BATCH_CHANGES = 10
-commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
-send, sent = Controllership.commit, []
-def interrupted(control, multi):
-    sent.append(multi)
-    if len(sent) == 5:
-        os.kill(os.getpid(), signal.{signal})
-    return send(control, multi)
-Controllership.commit = interrupted
-cli.main()
-"""
-
-
 @pytest.mark.parametrize(("signal_name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_interrupted_between_two_batches(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, tmp_path: Path, signal_name: str, code: int
 ) -> None:
     """The multi in progress is finished, the rest is left, and the controllership is released at once."""
     plan = move_all(topic, warehouse, leader=1)
-    with start_commit(topic.hosts, warehouse, plan, program=INTERRUPTED.format(signal=signal_name)) as process:
+    program = interrupted_program(signal_name, batch_changes=10, multis=5)
+    with start_commit(topic.hosts, warehouse, plan, program=program) as process:
         _, stderr = process.communicate(timeout=60)
 
     assert process.returncode == code, stderr

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.responses import BrokerResponses
@@ -19,10 +18,10 @@ from jobs.preconditions.limits import CommitLimits
 from jobs.repositories import broker_responses
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.settings import settings_from
 from planner.broker_requests import notices_for
 from schemas.rows import Change, PlanRecord
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.settings import settings_of
 
 
 def commit_held(
@@ -32,8 +31,7 @@ def commit_held(
 
     `files`: `conf_path`, `command_config` and `zookeeper_config`, where they are needed.
     """
-    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None, **files}
-    settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.folder), **given)
+    settings = settings_of(str(surveyor.folder), surveyor.hosts, **files)
     plan = read_plan(settings.warehouse, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
     hold = HoldBudget(held.held() + timeout_seconds)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.execution.admin.connections import lease_for
-from jobs.runtime.settings import Settings, settings_from
+from jobs.runtime.settings import Settings
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znode_codecs import decode_config, encode_config
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -72,15 +72,3 @@ def overrides(tree: KafkaTree) -> Overrides:
 
 def _read(tree: KafkaTree, path: str) -> dict[str, str]:
     return decode_config(tree.client.get(path)[0]) if tree.client.exists(path) else {}
-
-
-def settings_of(tree: KafkaTree, warehouse: str) -> Settings:
-    return settings_from(
-        cluster="default",
-        zookeeper=tree.hosts,
-        warehouse=warehouse,
-        conf_path=None,
-        command_config=None,
-        as_json=False,
-        result_file=None,
-    )

@@ -1,0 +1,27 @@
+"""A program for `python -c`: a command that a signal interrupts between two batches of its commit."""
+
+from typing import Final
+
+_PROGRAM: Final = """\
+import os, signal
+from jobs import cli
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.execution.batch import batch_commit as commit_batch
+from jobs.execution.batch import fenced_writer as fenced_writes
+{before}
+fenced_writes.MAX_BATCH_CHANGES = {batch_changes}
+commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
+send, sent = Controllership.commit, []
+def interrupted(control, multi):
+    sent.append(multi)
+    if len(sent) == {multis}:
+        os.kill(os.getpid(), signal.{signal_name})
+    return send(control, multi)
+Controllership.commit = interrupted
+cli.main()
+"""
+
+
+def interrupted_program(signal_name: str, *, batch_changes: int, multis: int, before: str = "") -> str:
+    """Return the program: the signal comes with that multi; `before` are statements that run first."""
+    return _PROGRAM.format(signal_name=signal_name, batch_changes=batch_changes, multis=multis, before=before)
