@@ -74,7 +74,9 @@ def test_requested_reassignment_begins(tree: KafkaTree, controller: ResidentCont
     assert tree.client.get(REASSIGN)[0] == encode_partitions(MOVES[:2])
 
 
-def test_requested_reassignment_ends_once_in_sync(tree: KafkaTree, controller: ResidentController) -> None:
+def test_source_is_stopped_after_the_target_was_sent_its_leader(
+    tree: KafkaTree, controller: ResidentController
+) -> None:
     request_moves(tree, controller)
     assert tree.brokers is not None
     received = tree.brokers.in_order("orders")
@@ -84,12 +86,20 @@ def test_requested_reassignment_ends_once_in_sync(tree: KafkaTree, controller: R
 
     assert received[:5].count((0, "update_metadata")) == 1
     assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*received[:5]}
-    assert received[5] == (0, "stop_replica")  # as in Kafka, after the target was sent its leader
+    assert received[5] == (0, "stop_replica")  # as in Kafka
+    assert requests_to(tree, 0, "stop_replica")["orders", 0].delete_partition
+    assert requests_to(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
+
+
+def test_requested_reassignment_ends_once_in_sync(tree: KafkaTree, controller: ResidentController) -> None:
+    request_moves(tree, controller)
+
+    put_isr(tree, "orders", [0, 1, 2])
+    run_until_quiet(controller)
+
     topic, state = tree.assignment("orders"), tree.state("orders")
     assert (topic.partitions, topic.removing_replicas) == ({0: [1, 2], 1: [1, 2]}, {})
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1, 2], 8)
-    assert requests_to(tree, 0, "stop_replica")["orders", 0].delete_partition
-    assert requests_to(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
     assert tree.client.get(REASSIGN)[0] == encode_partitions(MOVES[1:2])
 
 

@@ -149,13 +149,13 @@ def test_unconvertible_record_is_named_and_the_rest_of_its_batch_written(
     log_writer.close()
 
     warehouse = log_writer.warehouse
-    assert [(plan["changes"], plan["status"]) for plan in warehouse.rows("plans")] == [(1, "committed")]
-    assert [row["partition"] for row in warehouse.rows("changes")] == [0]
-    assert sorted((row["action"], row["outcome"]) for row in warehouse.rows("commits")) == [
-        ("elect", "applied"),
-        ("elect", "pending"),
-        ("hand_back", "applied"),
-    ]
+    written = (
+        [(plan["changes"], plan["status"]) for plan in warehouse.rows("plans")],
+        [row["partition"] for row in warehouse.rows("changes")],
+        sorted((row["action"], row["outcome"]) for row in warehouse.rows("commits")),
+    )
+    outcomes = [("elect", "applied"), ("elect", "pending"), ("hand_back", "applied")]
+    assert written == ([(1, "committed")], [0], outcomes)
     stderr = capsys.readouterr().err
     assert stderr.count("is not recorded") == 2
     assert f"2 changes (orders-0, orders-{2**40}) is not recorded: ArrowInvalid" in stderr

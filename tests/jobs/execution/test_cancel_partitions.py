@@ -67,11 +67,14 @@ def test_dry_run_changes_nothing_and_shows_its_work(
     done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3,ghost-4")
 
     assert (done.exit_code, tree.dump(), controller.requests) == (DONE, before, [])
-    assert "3 partitions to be cancelled" in done.stdout
-    assert f"{T}-0  to be cancelled: adding [9], removing [1]; back to [0, 1]" in done.stdout
-    assert "ghost-3  its request for [1] to be removed from /admin/reassign_partitions" in done.stdout
-    assert "ghost-4  no such partition" in done.stdout
-    assert f"\napply: surveyor cancel --apply --partitions {T}-0,{T}-1,ghost-3,ghost-4" in done.stdout
+    expected = (
+        "3 partitions to be cancelled",
+        f"{T}-0  to be cancelled: adding [9], removing [1]; back to [0, 1]",
+        "ghost-3  its request for [1] to be removed from /admin/reassign_partitions",
+        "ghost-4  no such partition",
+        f"\napply: surveyor cancel --apply --partitions {T}-0,{T}-1,ghost-3,ghost-4",
+    )
+    assert [text for text in expected if text not in done.stdout] == []
 
 
 def test_reassignments_turn_back_and_requests_are_removed(

@@ -60,9 +60,10 @@ def test_everything_is_read(surveyor: Surveyor, tree: KafkaTree) -> None:
     result = surveyor.json("snapshot")
     counted = {name: result[name] for name in ("snapshot_id", "brokers", "topics", "partitions", "quarantined")}
     assert counted == {"snapshot_id": 1, "brokers": 3, "topics": 1, "partitions": 3, "quarantined": 0}
-    row = surveyor.warehouse.rows("snapshots")[0]
-    assert (row["controller_id"], row["controller_epoch"], row["cluster_id"]) == (0, 7, CLUSTER_ID)
-    assert row["zxid_before"] <= row["zxid_after"]
+    ((*controller, before, after),) = surveyor.rows(
+        "snapshots", "controller_id", "controller_epoch", "cluster_id", "zxid_before", "zxid_after"
+    )
+    assert (controller, before <= after) == ([0, 7, CLUSTER_ID], True)
     assert surveyor.rows("topics", "topic", "config", "deletion_requested") == [
         ("orders", {"min.insync.replicas": "2"}, True),
     ]

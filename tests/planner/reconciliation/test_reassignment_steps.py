@@ -29,6 +29,10 @@ def after(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)
 
 
+def assert_decided(row: Row, **expected: Any) -> None:  # noqa: ANN401 - columns
+    assert {name: row[name] for name in expected} == expected
+
+
 def test_reassignment_step_by_step(spark: SparkSession) -> None:
     """[1,2,3] -> [3,4,5]: assigned together, in sync, led and in sync by the target alone, stopped, assigned alone."""
     order = [ordered(3, 4, 5)]
@@ -36,30 +40,30 @@ def test_reassignment_step_by_step(spark: SparkSession) -> None:
 
     (start,) = decisions(cycle_of(spark, [partition], LIVE, order))
     assert after(start) == (START, [3, 4, 5, 1, 2], [4, 5], [1, 2], 1, [1, 2, 3])
-    assert (start["leader_epoch_after"], start["leader_and_isr_to"]) == (6, [3, 4, 5, 1, 2])
-    assert set(start["requires_live"]) == {1, 4, 5}
+    assert_decided(start | {"requires_live": {*start["requires_live"]}}, leader_epoch_after=6, requires_live={1, 4, 5})
+    assert start["leader_and_isr_to"] == [3, 4, 5, 1, 2]
 
     partition = carried_out(partition, start)
     (waits,) = decisions(cycle_of(spark, [partition], LIVE, order))
-    assert (waits["action"], waits["code"], waits["withdrawn"]) == (None, CODES.WAITS_FOR_ISR, False)
+    assert_decided(waits, action=None, code=CODES.WAITS_FOR_ISR, withdrawn=False)
     assert waits["why_not"].startswith("4, 5")
 
     (narrow,) = decisions(cycle_of(spark, [partition | {"isr": [1, 2, 3, 5, 4]}], LIVE, order))
     assert after(narrow) == (NARROW, [3, 4, 5, 1, 2], [4, 5], [1, 2], 3, [3, 5, 4])
-    assert (narrow["leader_epoch_after"], narrow["leader_and_isr_to"]) == (7, [3, 4, 5])
+    assert_decided(narrow, leader_epoch_after=7, leader_and_isr_to=[3, 4, 5])
 
     partition = carried_out(partition, narrow)
     (waits,) = decisions(cycle_of(spark, [partition], LIVE, order))
-    assert (waits["code"], waits["stop_replica_to"]) == (CODES.WAITS_FOR_STOP, [1, 2])
+    assert_decided(waits, code=CODES.WAITS_FOR_STOP, stop_replica_to=[1, 2])
 
     stopped = [stopped_row(0, 1, 7), stopped_row(0, 2, 7)]
     (end,) = decisions(cycle_of(spark, [partition], LIVE, order, stopped=stopped))
     assert after(end) == (END, [3, 4, 5], [], [], 3, [3, 5, 4])
-    assert (end["leader_epoch_after"], end["leader_and_isr_to"]) == (8, [3, 4, 5])
+    assert_decided(end, leader_epoch_after=8, leader_and_isr_to=[3, 4, 5])
 
     partition = carried_out(partition, end)
     (done,) = decisions(cycle_of(spark, [partition], LIVE, order))
-    assert (done["action"], done["code"], done["withdrawn"]) == (None, CODES.ALREADY_ASSIGNED, True)
+    assert_decided(done, action=None, code=CODES.ALREADY_ASSIGNED, withdrawn=True)
     assert decisions(cycle_of(spark, [partition], LIVE)) == []
 
 
