@@ -366,7 +366,7 @@ def _outcome(now: PartitionStatus, step: Step, unchanged: Reason) -> RowOutcome:
 def _changed_reason(now: PartitionStatus) -> Reason:
     if now.is_unknown:
         return Outcome.UNKNOWN, reasons.UNREAD_NOW.render(fault=now.detail)
-    return ended_reason(now.status, now.detail, is_stranded=now.stranded, way_back="surveyor rollback")
+    return ended_reason(now.status, now.detail, is_stranded=now.stranded, undo_command="surveyor rollback")
 
 
 def cancel_plan(

@@ -341,7 +341,7 @@ def _ended_reason(before: PartitionReading, now: PartitionReading) -> Reason:
         return Outcome.STALE, reasons.PARTITION_GONE.render()
     status = status_in_any_order(ReassignmentStep(before.now.origin, before.now.target), now.now)
     state = reasons.REPLICAS.render(replicas=now.now.replicas)
-    outcome, message = ended_reason(status, state, is_stranded=now.is_stranded, way_back="surveyor plan reassign")
+    outcome, message = ended_reason(status, state, is_stranded=now.is_stranded, undo_command="surveyor plan reassign")
     return outcome, _unchanged_text(now) if outcome is Outcome.APPLIED else message
 
 

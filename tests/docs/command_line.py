@@ -157,7 +157,7 @@ def _argument(argument: Any) -> str:  # noqa: ANN401 - as above
 
 
 def _argument_row(argument: Any) -> list[str]:  # noqa: ANN401 - as above
-    return [code(_argument(argument)), DEFAULT.sub("", argument.help), _unless_given(argument, argument.help)]
+    return [code(_argument(argument)), DEFAULT.sub("", argument.help), _default(argument, argument.help)]
 
 
 def _options(command: Command, keys: set[OptionKey]) -> str:
@@ -172,7 +172,7 @@ def _option_rows(command: Command, keys: Sequence[OptionKey]) -> Iterator[list[s
     for key in keys:
         option = command.options[key]
         text = option.help or ""
-        yield [code(_written(command, key)), DEFAULT.sub("", text), _unless_given(option, text)]
+        yield [code(_written(command, key)), DEFAULT.sub("", text), _default(option, text)]
 
 
 def _written(command: Command, key: OptionKey) -> str:
@@ -193,7 +193,7 @@ def _value(option: Any, kind: Any) -> str:  # noqa: ANN401 - as above
     return str({int: "N", float: "X", Path: "FILE"}.get(plain, option.opts[0].rpartition("-")[2].upper()))
 
 
-def _unless_given(option: Any, text: str) -> str:  # noqa: ANN401 - as above
+def _default(option: Any, text: str) -> str:  # noqa: ANN401 - as above
     if option.required:
         return "required"
     default = option.default.value if isinstance(option.default, Enum) else option.default

@@ -39,7 +39,7 @@ finally:
 
 
 def run(folder: Path, missing: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder of its own, with these modules not to be had."""
+    """Run a command in a folder of its own, with these modules missing."""
     program = WITHOUT.format(missing=missing, arguments=arguments)
     return subprocess.run(
         [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False, timeout=300

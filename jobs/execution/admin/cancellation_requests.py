@@ -158,11 +158,11 @@ class CancellationRequests:
         return Outcome.SKIPPED, reasons.NOT_REQUESTED.render(cause=cause)
 
 
-def ended_reason(status: ReassignmentStatus, state: str, *, is_stranded: bool, way_back: str) -> Reason:
+def ended_reason(status: ReassignmentStatus, state: str, *, is_stranded: bool, undo_command: str) -> Reason:
     """Return the outcome of a cancellation by the status of its step now, which is no longer in progress.
 
     `state` describes the partition now. `is_stranded`: no replica can lead it; then neither a cancelled step nor a
-    complete one has succeeded. `way_back`: the command that undoes a step that was complete before.
+    complete one has succeeded. `undo_command`: the command that undoes a step that was complete before.
     """
     returned = status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
     if not returned and status is not ReassignmentStatus.COMPLETE:
@@ -171,7 +171,7 @@ def ended_reason(status: ReassignmentStatus, state: str, *, is_stranded: bool, w
         return Outcome.FAILED, reasons.STRANDED.render(state=state)
     if returned:
         return Outcome.APPLIED, state
-    return Outcome.STALE, reasons.COMPLETE_BEFORE.render(state=state, command=way_back)
+    return Outcome.STALE, reasons.COMPLETE_BEFORE.render(state=state, command=undo_command)
 
 
 def refuse_other_controller(reader: ClusterReader, *, was_resident: bool) -> None:

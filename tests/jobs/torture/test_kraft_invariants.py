@@ -66,7 +66,7 @@ def test_a_plan_explains_one_request(tmp_path: Path) -> None:
     assert executed_twice(twice, plan(tmp_path), [("t", 0, (3, 2))], []) == []
 
 
-def test_a_cancelled_plan_explains_the_way_back(tmp_path: Path) -> None:
+def test_a_cancelled_plan_explains_the_reversal(tmp_path: Path) -> None:
     back = MetadataHistory(retargeted=[moved(), moved(target=(2, 1)), moved(target=(1, 2))])
     assert len(executed_twice(back, plan(tmp_path), [], [])) == 2
     assert executed_twice(back, plan(tmp_path, status=PlanStatus.CANCELLED), [], []) == []

@@ -1,4 +1,4 @@
-"""What is said where no Spark Connect server can be had: one line, and its exit code; and what errors of Spark mean."""
+"""Messages without a Spark Connect server: one line, and its exit code; and what errors of Spark mean."""
 
 import json
 import subprocess
