@@ -18,7 +18,7 @@ from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ClusterView, view_of
-from jobs.snapshots.health import arrays_of
+from jobs.snapshots.health import arrays_of, unhealthy_masks
 from planner.columns.numpy_rules import is_in, partition_masks
 from planner.rules.inputs import BrokerSets
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
@@ -142,8 +142,8 @@ def _brokers(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[Restart
 def _under_replicated(view: ClusterView) -> int:
     """Count the partitions of the whole cluster that have a replica outside the ISR, or whose ISR is unknown."""
     rows = arrays_of(view, DEFAULT_MIN_ISR)
-    lagging = partition_masks(rows, [row.broker_id for row in view.brokers]).under_replicated
-    return int(((lagging | ~rows.understood) & ~rows.deleting).sum())
+    masks = unhealthy_masks(rows, partition_masks(rows, [row.broker_id for row in view.brokers]))
+    return int((masks["under_replicated"] | (masks["not_understood"] & ~rows.deleting)).sum())
 
 
 def _count(partitions: StoredRows, column: str, brokers: Collection[int]) -> int:

@@ -28,14 +28,18 @@ SELECT s.* FROM {schema}.snapshots s
 JOIN (SELECT cluster, max(snapshot_id) AS snapshot_id FROM {schema}.snapshots GROUP BY cluster) last
 ON s.cluster = last.cluster AND s.snapshot_id = last.snapshot_id""",
     "unhealthy_partitions": """\
-SELECT cluster, topic, partition, leader, replicas, isr, partition_state, under_replicated, under_min_isr, understood
-FROM {schema}.partitions
-WHERE partition_state = 'Offline' OR under_replicated OR under_min_isr OR NOT understood""",
+SELECT p.cluster, p.topic, p.partition, p.leader, p.replicas, p.isr, p.partition_state, p.under_replicated,
+p.under_min_isr, p.understood
+FROM {schema}.partitions p
+LEFT JOIN (SELECT cluster, topic FROM {schema}.topics WHERE deletion_requested) deleting
+ON p.cluster = deleting.cluster AND p.topic = deleting.topic
+WHERE NOT p.understood OR
+(deleting.topic IS NULL AND (p.partition_state = 'Offline' OR p.under_replicated OR p.under_min_isr))""",
     "open_plans": """\
 SELECT cluster, plan_id, name, kind, status, created_at, changes, moves, command
 FROM {schema}.plans WHERE status IN ('planned', 'committing', 'partial')""",
 }
-"""Views by name, in SQL that Spark and Trino share."""
+"""Views by name, in SQL that Spark and Trino share. Partitions are unhealthy as the view `partition_health` has it."""
 
 
 def statements(uri: str, tables: list[str], schema: str, dialect: Dialect) -> Iterator[str]:

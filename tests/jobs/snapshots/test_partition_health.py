@@ -1,4 +1,6 @@
-"""One notion of partition health: as `status` computes it, as the views count it, and as `show partitions` filters.
+"""One notion of partition health: of `status`, the views, the report, the catalogue's view and `show partitions`.
+
+Topics queued for deletion are among the partitions.
 
 The states and warnings themselves are those of Spark, by `tests/planner/columns/test_numpy_rules.py`.
 """
@@ -15,10 +17,12 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.cluster_tables import PartitionFilter
 from jobs.console_output.commits import NO_SNAPSHOT
-from jobs.core.arrow_rows import StoredRows
+from jobs.core.arrow_rows import StoredRows, as_rows
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView
 from jobs.snapshots.health import arrays_of, health_of, unhealthy_masks, with_derived_columns
+from jobs.sql_views import catalog
 from jobs.sql_views.database import Summaries
+from jobs.web.cluster_page import unhealthy_partitions
 from planner.columns.numpy_rules import partition_masks
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 
@@ -65,10 +69,13 @@ def view_of(rows: list[dict[str, Any]]) -> ClusterView:
 @given(rows=st.lists(PARTITION, min_size=1, max_size=12))
 def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> None:
     view = view_of(rows)
-    stored = with_derived_columns(view, MIN_ISR)
+    derived = with_derived_columns(view, MIN_ISR)
+    stored = derived.append_column("cluster", pa.array(["default"] * len(rows)))
     at = Summaries(Warehouse("unused", "default"), NO_SNAPSHOT)
     at.add("partitions", stored)
-    deletions = [{"topic": topic, "deletion_requested": is_deleted} for topic, is_deleted in TOPICS.items()]
+    deletions = [
+        {"cluster": "default", "topic": topic, "deletion_requested": is_deleted} for topic, is_deleted in TOPICS.items()
+    ]
     at.add("topics", pa.Table.from_pylist(deletions, schema=schema_of("topics")))
     for name in ("brokers", "brokers_last_seen", "answers"):
         at.add(name, schema_of(name).empty_table())
@@ -100,3 +107,8 @@ def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> 
     assert sum(row["in_sync"] is None for row in at.rows("replicas")) == unknown_replicas
     trouble = {(row["topic"], row["partition"]) for row in at.rows("under_replicated")}
     assert trouble == {(row["topic"], row["partition"]) for kept in filtered.values() for row in StoredRows(kept)}
+    of_report = unhealthy_partitions(at).rows["partition"].to_pylist()
+    assert sorted(of_report) == sorted(f"{topic}-{partition}" for topic, partition in trouble)
+    in_catalogue = as_rows(at.query(catalog.VIEWS["unhealthy_partitions"].format(schema="temp")))
+    not_understood = {(row["topic"], row["partition"]) for row in of_view if not row["is_understood"]}
+    assert {(row["topic"], row["partition"]) for row in in_catalogue} == trouble | not_understood
