@@ -1,6 +1,7 @@
 """A stored plan with all its rows, and the outcome of a row once a commit has judged or written it."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from schemas.enums import Outcome, PlanStatus
@@ -8,6 +9,31 @@ from schemas.rows import Change, Operation, PlanRecord, PlanRow, RejectionRecord
 
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """Final statuses; a commit that is still running does not overwrite them."""
+
+_COMMITTABLE: Final = frozenset({PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL, PlanStatus.COMMITTED})
+
+
+class Transition(Enum):
+    """A change of a plan's status: the status after it, and those before it from which it is allowed.
+
+    A new plan is planned, or refused by the lint. That of a cycle of `surveyor control` has the status after its last
+    transition when it is stored.
+    """
+
+    BEGIN = PlanStatus.COMMITTING, _COMMITTABLE
+    """A commit records its intents, before it changes the cluster."""
+    COMPLETE = PlanStatus.COMMITTED, _COMMITTABLE
+    """A commit has ended, and every change is applied."""
+    INTERRUPT = PlanStatus.PARTIAL, _COMMITTABLE
+    """A commit has ended, and some change is not applied, or a request still runs."""
+    CANCEL = PlanStatus.CANCELLED, _COMMITTABLE | {PlanStatus.CANCELLED}
+    """A cancellation closes the plan, before it cancels what runs of it."""
+    ROLL_BACK = PlanStatus.ROLLED_BACK, CLOSED | {PlanStatus.COMMITTED}
+    """Every partition of the plan has its former assignment again."""
+
+    def __init__(self, after: PlanStatus, before: frozenset[PlanStatus]) -> None:
+        self.after = after
+        self.before = before
 
 
 @dataclass(frozen=True, slots=True)

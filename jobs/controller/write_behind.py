@@ -28,12 +28,12 @@ from jobs.core.arrow_rows import as_rows
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
-from jobs.repositories.plans.commit_log import set_status
 from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, plan_row, status_after
+from jobs.repositories.plans.plans_table import append_plans, apply_transition
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, plan_row, transition_after
 from jobs.runtime.console import log
-from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.plan import RowOutcome
+from schemas.enums import Outcome, PlanKind
+from schemas.plan import RowOutcome, Transition
 from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord
 from schemas.text import partition_name, pluralise
 
@@ -80,11 +80,11 @@ class CycleRecord:
     """Its plan, once the intents are written and as long as the outcomes are not."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def status(self, outcomes: "Sequence[RowOutcome] | None") -> PlanStatus:
-        """The status of its plan with these outcomes; the cycle may set its own at any time."""
+    def transition(self, outcomes: "Sequence[RowOutcome] | None") -> Transition:
+        """The transition of its plan with these outcomes; the cycle may set its own at any time."""
         if outcomes is None:
-            return PlanStatus.COMMITTING
-        return status_after([outcome.outcome for outcome in outcomes], len(self.changes), is_cycle=True)
+            return Transition.BEGIN
+        return transition_after([outcome.outcome for outcome in outcomes], len(self.changes), is_cycle=True)
 
 
 class EndedDrains(NamedTuple):
@@ -119,7 +119,7 @@ class WriteBehindLog:
     """Why the last write of a table failed, by table; of those that succeeded there is no entry."""
     _rows: dict[str, list[pa.Table]] = field(default_factory=lambda: {table: [] for table in _APPENDED})
     """Together with the three below: everything to be written, including what could not be."""
-    _statuses: dict[str, PlanStatus] = field(default_factory=dict)
+    _transitions: dict[str, Transition] = field(default_factory=dict)
     _responses: list[pa.Table] = field(default_factory=list)
     _ended_drains: list[DrainedBroker] = field(default_factory=list)
     _plan_id: str = ""
@@ -197,7 +197,7 @@ class WriteBehindLog:
     def _buffered_rows(self) -> int:
         """Return the number of rows to be written."""
         tables = [*chain.from_iterable(self._rows.values()), *self._responses]
-        return sum(int(rows.num_rows) for rows in tables) + len(self._statuses) + len(self._ended_drains)
+        return sum(int(rows.num_rows) for rows in tables) + len(self._transitions) + len(self._ended_drains)
 
     def _buffer(self, item: _Item) -> None:
         """Convert a record to rows: all of them, or none if one cannot be converted."""
@@ -222,7 +222,7 @@ class WriteBehindLog:
             return self._cycle(item)
         elif item.record.plan_id is not None and item.record.outcomes is not None:
             outcomes = self._commit_rows(item.record.plan_id).table(item.record.outcomes)
-            self._statuses[item.record.plan_id] = item.record.status(item.record.outcomes)
+            self._transitions[item.record.plan_id] = item.record.transition(item.record.outcomes)
             return {"commits": outcomes}
         return {}
 
@@ -235,7 +235,7 @@ class WriteBehindLog:
             if table != "plans" or not (self._rows["changes"] or self._rows["rejections"]):
                 self._attempt(table, bool(self._rows[table]), partial(self._append, table))
         if not self._rows["plans"]:
-            self._attempt("status of plans", bool(self._statuses), self._update_statuses)
+            self._attempt("status of plans", bool(self._transitions), self._update_statuses)
         self._attempt("drained", bool(self._ended_drains), self._delete_marks)
         self._attempt("answers", bool(self._responses), self._write_responses)
         if self._failures and self._buffered_rows > MAX_BUFFERED_ROWS:
@@ -246,7 +246,7 @@ class WriteBehindLog:
                 logging.ERROR,
             )
             self._rows = {table: [] for table in _APPENDED}
-            self._statuses, self._responses = {}, []
+            self._transitions, self._responses = {}, []
 
     def _attempt(self, table: str, is_due: bool, write: Callable[[], None]) -> None:  # noqa: FBT001 - private
         if not is_due:
@@ -266,20 +266,23 @@ class WriteBehindLog:
                 log("surveyor: writing to the warehouse has resumed")
 
     def _append(self, table: str) -> None:
-        self._rows[table], error = _write_by_halves(table, self._rows[table], partial(self.warehouse.append_all, table))
+        append = (
+            partial(append_plans, self.warehouse) if table == "plans" else partial(self.warehouse.append_all, table)
+        )
+        self._rows[table], error = _write_by_halves(table, self._rows[table], append)
         if error is not None:
             raise error
 
     def _update_statuses(self) -> None:
         """Update the plans one by one; one that fails comes last at the next attempt, so it holds back no other."""
-        for plan_id in list(self._statuses):
-            status = self._statuses[plan_id]
+        for plan_id in list(self._transitions):
+            transition = self._transitions[plan_id]
             try:
-                set_status(self.warehouse, plan_id, status)
+                apply_transition(self.warehouse, plan_id, transition)
             except Exception:
-                self._statuses[plan_id] = self._statuses.pop(plan_id)
+                self._transitions[plan_id] = self._transitions.pop(plan_id)
                 raise
-            del self._statuses[plan_id]
+            del self._transitions[plan_id]
 
     def _delete_marks(self) -> None:
         delete_marks(self.warehouse, self._ended_drains)
@@ -305,7 +308,7 @@ class WriteBehindLog:
             snapshot_id=record.snapshot_id,
             cluster_id=record.cluster_id,
             broker_epochs=record.broker_epochs,
-            status=record.status(outcomes),
+            status=record.transition(outcomes).after,
             created_at=record.at,
         )
         plan = plan_row(self.warehouse.cluster, header, content)

@@ -44,7 +44,8 @@ from jobs.preconditions.cancellation_plan import (
     refuse_cancellation,
 )
 from jobs.preconditions.limits import refuse_other_cluster
-from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
+from jobs.repositories.plans.commit_log import CommitLog, requested_changes
+from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from jobs.runtime.console import CommandResult
 from jobs.runtime.progress import progress
@@ -54,7 +55,7 @@ from jobs.runtime.suggestions import Suggestion, same_step
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import Action, Outcome, PlanStatus, Step
-from schemas.plan import Plan, RowOutcome
+from schemas.plan import Plan, RowOutcome, Transition
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow, changes_among
 from schemas.text import LINES_SHOWN
 
@@ -127,7 +128,7 @@ def cancel_running(
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
     commit_log = CommitLog.open(settings.warehouse, plan)
     if plan.row.status != PlanStatus.CANCELLED:
-        close_plan(settings.warehouse, plan.plan_id, PlanStatus.CANCELLED)
+        apply_transition(settings.warehouse, plan.plan_id, Transition.CANCEL)
         commit_log.step(Step.CANCEL, Outcome.APPLIED, reasons.PLAN_CLOSED.render(status=plan.row.status))
     with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, plan)

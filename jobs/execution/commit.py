@@ -36,7 +36,8 @@ from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_
 from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.actor import Actor, this_actor, this_process
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import read_plan, record_submission
+from jobs.repositories.plans.plans_table import record_submission
+from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import CommandResult, Result
 from jobs.runtime.progress import progress
@@ -348,7 +349,7 @@ def submit_and_wait(
 def _submit(settings: Settings, client: KazooClient, plan: Plan, submission: SubmittedPlan) -> PlanResult:
     """Record the submission, submit the plan, and wait for its result."""
     data = encode_submitted(submission)
-    record_submission(settings.warehouse, plan, submission_of(session_of(client), data))
+    record_submission(settings.warehouse, plan.plan_id, submission_of(session_of(client), data))
     submit(client, plan.plan_id, data)
     try:
         with raise_on_signal():

@@ -8,7 +8,6 @@ from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.rollback_plan import (
-    NOT_ROLLED_BACK,
     Destinations,
     Rollback,
     find_rollback,
@@ -17,7 +16,8 @@ from jobs.execution.rollback_plan import (
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
+from jobs.repositories.plans.commit_log import CommitLog, requested_changes
+from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
@@ -25,7 +25,7 @@ from jobs.runtime.settings import Settings
 from planner.reassignment.partition_rollback import ClusterFacts, steps_by_partition
 from schemas import reasons
 from schemas.enums import Outcome, PlanStatus, Step
-from schemas.plan import Plan
+from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Topic
 
@@ -113,11 +113,11 @@ def close_rolled_back(reader: ClusterReader, settings: Settings, plan: Plan) -> 
 
 def close_if_rolled_back(reader: ClusterReader, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Mark a plan as rolled back if all its partitions are back; return whether they are."""
-    if undone.row.status in NOT_ROLLED_BACK:
+    if undone.row.status not in Transition.ROLL_BACK.before:
         return False
     rollback = read_rollback(reader.read_cluster(), reader, settings, undone, to_snapshot)
     if rollback.is_back and undone.row.status != PlanStatus.ROLLED_BACK:
-        close_plan(settings.warehouse, undone.plan_id, PlanStatus.ROLLED_BACK)
+        apply_transition(settings.warehouse, undone.plan_id, Transition.ROLL_BACK)
         commit_log = CommitLog.open(settings.warehouse, undone)
         restored = target_snapshot(undone, to_snapshot)
         commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, reasons.ALL_BACK.render(snapshot=restored))

@@ -22,14 +22,14 @@ from planner.reassignment.reassignment_status import ReassignmentStatus, status_
 from schemas import reasons
 from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.plan import Plan
+from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord
 from schemas.text import LINES_SHOWN, partition_name, pluralise
 
 NOT_ASKED_FOR: Final = Rejection(RejectionCode.NOT_ASKED_FOR, reasons.NOT_ASKED_FOR.render())
 
-NOT_ROLLED_BACK: Final = {
+_NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
     PlanStatus.REFUSED: "nothing of it was committed",
     PlanStatus.COMMITTING: "run `surveyor cancel` first, so that no commit continues it",
@@ -67,8 +67,8 @@ def refuse_without_snapshot(plan: Plan) -> None:
             f"plan {plan.title} is of kind {plan.row.kind}: only reassignments are rolled back; "
             "a drain ends by `surveyor plan undrain`, other plans by planning the opposite",
         )
-    if plan.row.status in NOT_ROLLED_BACK:
-        raise RefusedError(f"plan {plan.title} is {plan.row.status}: {NOT_ROLLED_BACK[PlanStatus(plan.row.status)]}")
+    if plan.row.status not in Transition.ROLL_BACK.before:
+        raise RefusedError(f"plan {plan.title} is {plan.row.status}: {_NOT_ROLLED_BACK[PlanStatus(plan.row.status)]}")
 
 
 def find_rollback(

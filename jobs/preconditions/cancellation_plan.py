@@ -24,8 +24,8 @@ from planner.reassignment.reassignment_status import (
 )
 from schemas import reasons
 from schemas.current_state import CurrentCluster, CurrentPartition, CurrentState, OperationState
-from schemas.enums import Action, PlanStatus, RejectionCode
-from schemas.plan import Plan
+from schemas.enums import Action, RejectionCode
+from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, PlanRow
 from schemas.znode_codecs import MalformedZnodeError
@@ -78,7 +78,7 @@ class CancellationPlan:
 def refuse_cancellation(plan: Plan) -> None:
     """Raise RefusedError if the plan allows no cancellation, in any state of the cluster."""
     status = plan.row.status
-    if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
+    if status not in Transition.CANCEL.before:
         raise RefusedError(f"plan {plan.title} is {status}: there is nothing to cancel")
 
 

@@ -12,7 +12,7 @@ from jobs.core.migration_signs import refuse_migration
 from jobs.preconditions.topic_configs import refuse_bad_configs
 from schemas.current_state import CurrentCluster
 from schemas.enums import PlanStatus
-from schemas.plan import CLOSED, Plan
+from schemas.plan import Plan, Transition
 from schemas.text import join_ids, pluralise
 
 _MIN_BROKERS_FOR_MAJORITY: Final = 3
@@ -21,7 +21,7 @@ _MIN_BROKERS_FOR_MAJORITY: Final = 3
 MAX_PLAN_FROM_FUTURE_SECONDS: Final = 300.0
 """Seconds that a plan's creation may be ahead of our clock; beyond that its age is unknown."""
 
-UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
+UNCOMMITTABLE: Final = frozenset(PlanStatus) - Transition.BEGIN.before
 """Statuses of plans that no commit carries out: cancelled, rolled back, or refused by the lint."""
 
 

@@ -8,23 +8,24 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse, quoted, typed
+from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
 from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS, AuditEntry, CommitRows, next_attempt
-from jobs.repositories.plans.record_builders import plan_condition, status_after
+from jobs.repositories.plans.plans_table import apply_transition, record_verified
+from jobs.repositories.plans.record_builders import transition_after
 from jobs.runtime.console import log
 from schemas import reasons
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
-from schemas.plan import CLOSED, Plan, RowOutcome
+from schemas.plan import CLOSED, Plan, RowOutcome, Transition
 from schemas.rows import CommitRecord, PlanRecord, PlanRow
 
 
@@ -71,7 +72,7 @@ class CommitLog:
         self.intents_written = True
         self._rows.append_intents(changes)
         add(self.warehouse, self.plan.row, self.controller_epoch, self.broker_epochs)
-        set_status(self.warehouse, self.plan.plan_id, PlanStatus.COMMITTING)
+        apply_transition(self.warehouse, self.plan.plan_id, Transition.BEGIN)
 
     def refuse_closed(self) -> None:
         """Raise RefusedError if the plan was cancelled or rolled back since it was read."""
@@ -128,12 +129,12 @@ class CommitLog:
 
     def close(self) -> None:
         """Write the outcomes and the plan's new status; an attempt refused before it started writes nothing."""
-        status = status_after([outcome.outcome for outcome in self.outcomes], self.plan.size)
-        drains = status is PlanStatus.COMMITTED and self._drained()
+        transition = transition_after([outcome.outcome for outcome in self.outcomes], self.plan.size)
+        drains = transition is Transition.COMPLETE and self._drained()
         if not (self.intents_written or self.outcomes or drains):
             return
         self._rows.append(self.outcomes)
-        set_status(self.warehouse, self.plan.plan_id, PlanStatus.PARTIAL if self.unfinished else status)
+        apply_transition(self.warehouse, self.plan.plan_id, Transition.INTERRUPT if self.unfinished else transition)
 
     def _drained(self) -> bool:
         """Mark or unmark drained brokers; return whether the plan is a drain or an undrain."""
@@ -151,12 +152,6 @@ class CommitLog:
     @property
     def _rows(self) -> CommitRows:
         return CommitRows(self.warehouse, self.plan.plan_id, self.attempt, self.author, self.written_under)
-
-
-def set_status(warehouse: Warehouse, plan_id: str, status: PlanStatus) -> None:
-    """Set the status of a plan, unless it was cancelled or rolled back."""
-    closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
-    warehouse.update("plans", f"{plan_condition(plan_id)} AND status NOT IN ({closed})", status=quoted(status.value))
 
 
 def closed_line(warehouse: Warehouse, plan: PlanRecord) -> str:
@@ -197,18 +192,11 @@ def requested_changes(warehouse: Warehouse, plan_id: str) -> set[tuple[int, str,
     }
 
 
-def close_plan(warehouse: Warehouse, plan_id: str, status: PlanStatus) -> None:
-    """Set a plan to cancelled or rolled back; no commit continues it or overwrites this status."""
-    warehouse.update("plans", plan_condition(plan_id), status=quoted(status.value))
-
-
 def note_verified(warehouse: Warehouse, plan: Plan) -> None:
     """Record when a plan was first found complete; only log a warning if the warehouse cannot be written."""
     if plan.size and plan.row.verified_at is None:
         try:
-            warehouse.ensure_columns("plans")
-            now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
-            warehouse.update("plans", f"{plan_condition(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
+            record_verified(warehouse, plan.plan_id)
         except (SurveyorError, OSError) as error:
             log(f"surveyor: could not record that plan {plan.title} is complete: {error}", logging.WARNING)
 

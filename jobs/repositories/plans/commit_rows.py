@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.actor import Actor, this_actor
+from jobs.repositories.plans.plans_table import count_attempt
 from schemas.enums import OperationKind, Outcome, Step
 from schemas.plan import RowOutcome
 from schemas.rows import CommitRecord, PlanRow
@@ -98,15 +98,4 @@ class CommitRows:
 def next_attempt(warehouse: Warehouse, plan_id: str) -> int:
     """Return the number for a new commit attempt; attempts that start concurrently get different numbers."""
     begun = warehouse.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
-    number = [max(begun, default=0) + 1]
-
-    def counted(plans: pa.Table) -> pa.Table:
-        before = plans["last_attempt"].to_pylist() if plans.num_rows else []
-        number[:] = [max([number[0], *(last + 1 for last in before if last is not None)])]
-        column = pa.array([number[0]] * plans.num_rows, schema_of("plans").field("last_attempt").type)
-        return (
-            plans.set_column(plans.schema.get_field_index("last_attempt"), "last_attempt", column) if before else plans
-        )
-
-    warehouse.transform_rows("plans", ("plan_id", "=", plan_id), counted)
-    return number[0]
+    return count_attempt(warehouse, plan_id, max(begun, default=0) + 1)

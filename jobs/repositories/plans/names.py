@@ -9,11 +9,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-import pyarrow as pa
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.errors import RefusedError, UsageError
+from jobs.repositories.plans.plans_table import rename_plans
 from jobs.repositories.plans.record_builders import parameters_json
 from schemas.enums import PlanKind
 from schemas.plan_digest import ID_LENGTH
@@ -21,8 +21,6 @@ from schemas.rows import PlanRecord
 
 _UNUSABLE: Final = re.compile(rf"\s*|-.*|[0-9a-f]{{{ID_LENGTH}}}")
 """Blank text, text that looks like an option, and text that looks like a plan id; ids are looked up before names."""
-
-_ALL_PLANS: Final = ("snapshot_id", ">=", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +60,12 @@ def give_name(warehouse: Warehouse, plan_id: str, alias: Alias) -> PlanRecord:
     """Add a name to a plan and return its row; raise RefusedError if another plan has the name and keeps it."""
     given: list[PlanRecord] = []
 
-    def renamed(table: pa.Table) -> pa.Table:
-        plans = [_renamed(plan, plan_id, alias) for plan in typed(PlanRecord, table)]
+    def renamed(stored: list[PlanRecord]) -> list[PlanRecord]:
+        plans = [_renamed(plan, plan_id, alias) for plan in stored]
         given[:] = [plan for plan in plans if plan.plan_id == plan_id]
-        return pa.Table.from_pylist([plan.columns() for plan in plans], schema=table.schema)
+        return plans
 
-    warehouse.transform_rows("plans", _ALL_PLANS, renamed)
+    rename_plans(warehouse, renamed)
     if not given:
         raise RefusedError(
             f"plan {plan_id} has nothing to change and was replaced by a newer plan in the meantime; plan again"

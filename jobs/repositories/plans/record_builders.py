@@ -1,4 +1,4 @@
-"""How rows of `plans` are built, and which status a plan has after the outcomes of its changes."""
+"""How rows of `plans` are built, and which transition of its status the outcomes of its changes cause."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quoted
 from jobs.repositories.plans import arrow_digest
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.plan import Transition
 from schemas.plan_digest import plan_header
 from schemas.rows import BrokerEpoch, PlanRecord, Row
 
@@ -96,16 +97,16 @@ def parameters_json(parameters: dict[str, Any]) -> str:
     return json.dumps(parameters, sort_keys=True)
 
 
-def status_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool = False) -> PlanStatus:
-    """Return the status of a plan with `size` changes and tasks after these outcomes.
+def transition_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool = False) -> Transition:
+    """Return the transition of a plan with `size` changes and tasks after these outcomes.
 
     A stale change leaves a plan partial, as its purpose is not reached. A cycle of `surveyor control` has no purpose
     beyond what was due: a change that became stale is not due any more, and the next cycle decides on its partition.
 
-    >>> status_after([Outcome.APPLIED], 2), status_after([Outcome.APPLIED, Outcome.STALE], 2).value
-    (<PlanStatus.PARTIAL: 'partial'>, 'partial')
-    >>> status_after([Outcome.APPLIED, Outcome.STALE], 2, is_cycle=True).value
-    'committed'
+    >>> transition_after([Outcome.APPLIED], 2).name, transition_after([Outcome.APPLIED, Outcome.STALE], 2).name
+    ('INTERRUPT', 'INTERRUPT')
+    >>> transition_after([Outcome.APPLIED, Outcome.STALE], 2, is_cycle=True).name
+    'COMPLETE'
     """
     finished = {Outcome.APPLIED, Outcome.STALE} if is_cycle else {Outcome.APPLIED}
-    return PlanStatus.COMMITTED if len(outcomes) == size and finished.issuperset(outcomes) else PlanStatus.PARTIAL
+    return Transition.COMPLETE if len(outcomes) == size and finished.issuperset(outcomes) else Transition.INTERRUPT

@@ -5,14 +5,13 @@ from typing import Final
 
 import msgspec
 
-from jobs.adapters.delta.warehouse import Warehouse, quoted
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError, UsageError
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations, first_waves
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import plan_named
-from jobs.repositories.plans.record_builders import plan_condition
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from schemas.plan import Plan
 from schemas.plan_digest import plan_header
@@ -81,12 +80,6 @@ def refuse_edited(plan: Plan) -> None:
     hashed = arrow_digest.summary(plan_header(plan.row), in_arrow)["plan_id"]
     if hashed != plan.plan_id:
         raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")
-
-
-def record_submission(warehouse: Warehouse, plan: Plan, submission: str) -> None:
-    """Record what a commit is about to submit to `surveyor control`."""
-    warehouse.ensure_columns("plans")
-    warehouse.update("plans", plan_condition(plan.plan_id), submission=quoted(submission))
 
 
 def refuse_unsubmitted(plan: Plan, submission: str) -> None:

@@ -8,10 +8,9 @@ are appended, those of many cycles in one Delta commit.
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.repositories.plans.names import Alias, give_name
+from jobs.repositories.plans.plans_table import delete_plans, insert_plan
 from jobs.repositories.plans.record_builders import PlanHeader, PlanRows, plan_row
 from schemas.enums import PlanKind, PlanStatus
 from schemas.rows import PlanRecord, Row
@@ -30,8 +29,8 @@ def store(warehouse: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRow
     existing = warehouse.typed_rows(PlanRecord, ("plan_id", "=", plan.plan_id))
     if not existing:
         rows.write(plan.plan_id)
-        same = warehouse.insert("plans", plan.columns(), ("plan_id", "=", plan.plan_id))
-        existing = [msgspec.convert(same, PlanRecord)] if same else []
+        same = insert_plan(warehouse, plan)
+        existing = [same] if same else []
         if is_empty(warehouse, plan):
             drop_plans(warehouse, _superseded(warehouse, plan))
     stored = existing[0] if existing else plan
@@ -58,5 +57,6 @@ def drop_plans(warehouse: Warehouse, plan_ids: Sequence[str]) -> None:
     """Delete empty plans, the row in `plans` first; a crash leaves rows without a plan, which are ignored."""
     if plan_ids:
         condition = f"plan_id IN ({', '.join(map(quoted, plan_ids))})"
-        for table in ("plans", "rejections", "evidence"):
+        delete_plans(warehouse, plan_ids)
+        for table in ("rejections", "evidence"):
             warehouse.delete(table, condition)

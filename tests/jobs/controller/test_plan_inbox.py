@@ -25,7 +25,8 @@ from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
 from jobs.repositories.actor import AIRFLOW, this_process
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import read_plan, record_submission
+from jobs.repositories.plans.plans_table import record_submission
+from jobs.repositories.plans.repository import read_plan
 from schemas.enums import DrainMode, Outcome
 from schemas.lease_holder import LeaseHolder
 from schemas.plan import RowOutcome
@@ -336,7 +337,7 @@ def submitted_by_a_commit(tree: KafkaTree, controller: ResidentController, plan:
     assert controller.plan_inbox is not None
     data = encode_submitted(SubmittedPlan(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5))
     warehouse = controller.plan_inbox.settings.warehouse
-    record_submission(warehouse, read_plan(warehouse, plan), submission_of(session_of(tree.client), data))
+    record_submission(warehouse, read_plan(warehouse, plan).plan_id, submission_of(session_of(tree.client), data))
     tree.client.create(f"/surveyor/plans/{plan}", data, ephemeral=True)
 
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace as with_values
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.write_behind import MAX_FAILURES, CycleRecord, WriteBehindLog, _write_by_halves
 from jobs.core.errors import UnreadableError
-from jobs.repositories.plans.commit_log import set_status
 from jobs.repositories.plans.commit_rows import AuditEntry
+from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.record_builders import plan_row
-from schemas.enums import Action, Outcome, PlanStatus, Step
-from schemas.plan import RowOutcome
+from schemas.enums import Action, Outcome, Step
+from schemas.plan import RowOutcome, Transition
 from schemas.rows import Change
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.empty_tables import lay_tables
@@ -289,17 +289,17 @@ def test_a_plan_whose_status_cannot_be_set_holds_back_no_other(
     assert eventually(lambda: all(record.plan_id for record in records))
     set_first: list[str] = []
 
-    def refuse_first(warehouse: Warehouse, plan_id: str, status: PlanStatus) -> None:
+    def refuse_first(warehouse: Warehouse, plan_id: str, transition: Transition) -> None:
         if plan_id == records[0].plan_id:
             raise DeltaError("Generic error")
         set_first.append(plan_id)
-        set_status(warehouse, plan_id, status)
+        apply_transition(warehouse, plan_id, transition)
 
-    monkeypatch.setattr("jobs.controller.write_behind.set_status", refuse_first)
+    monkeypatch.setattr("jobs.controller.write_behind.apply_transition", refuse_first)
     for record in records:
         log_writer.finish(record, [RowOutcome(record.changes[0], Outcome.APPLIED, "")])
     assert eventually(lambda: set_first == [records[1].plan_id])
-    monkeypatch.setattr("jobs.controller.write_behind.set_status", set_status)
+    monkeypatch.setattr("jobs.controller.write_behind.apply_transition", apply_transition)
     log_writer.close()
     assert [plan["status"] for plan in log_writer.warehouse.rows("plans")] == ["committed"] * 2
 

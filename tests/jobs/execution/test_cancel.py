@@ -12,9 +12,10 @@ from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import ZnodeLease
 from jobs.repositories.actor import Actor
-from jobs.repositories.plans.commit_log import CommitLog, close_plan
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.plans_table import apply_transition
 from schemas.enums import Action, Outcome, PlanStatus, Step
-from schemas.plan import Plan, RowOutcome
+from schemas.plan import Plan, RowOutcome, Transition
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once
@@ -181,7 +182,7 @@ def test_running_commit_stops_and_leaves_it_cancelled(
 
     def cancelled_after(targets: dict[Any, Any]) -> dict[Any, int]:
         codes = reassign(targets)
-        close_plan(warehouse, plan.plan_id, PlanStatus.CANCELLED)
+        apply_transition(warehouse, plan.plan_id, Transition.CANCEL)
         CommitLog.open(warehouse, plan, Actor("olga@desk")).step(
             Step.CANCEL, Outcome.APPLIED, "closed; it was committing"
         )

@@ -16,10 +16,10 @@ from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
-from jobs.repositories.plans.commit_log import close_plan
+from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.plan import Plan
+from schemas.plan import Plan, Transition
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.controllers.moving_controller import MovingController
@@ -250,7 +250,7 @@ def test_plan_closed_before_the_request_is_not_requested(
     altered = controller.alter_override
 
     def closed_meanwhile(*request: Any) -> int | str:  # noqa: ANN401 - as it is asked
-        close_plan(surveyor.warehouse, plan.plan_id, PlanStatus.CANCELLED)
+        apply_transition(surveyor.warehouse, plan.plan_id, Transition.CANCEL)
         return altered(*request)
 
     monkeypatch.setattr(controller, "alter_override", closed_meanwhile)

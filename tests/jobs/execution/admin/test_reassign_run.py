@@ -18,10 +18,11 @@ from jobs.execution.admin.admin_commit import AdminCommit
 from jobs.execution.admin.connections import lease_for
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.actor import Actor
-from jobs.repositories.plans.commit_log import CommitLog, close_plan
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.plans_table import apply_transition
 from schemas.current_state import CurrentState
 from schemas.enums import PlanKind, PlanStatus
-from schemas.plan import Plan, RowOutcome
+from schemas.plan import Plan, RowOutcome, Transition
 from schemas.rows import Change
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController
@@ -87,7 +88,7 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
         if meanwhile == "moved":
             controller.begin((T, 1), [3, 0])
         elif meanwhile == "cancelled":
-            close_plan(surveyor.warehouse, plan.plan_id, PlanStatus.CANCELLED)
+            apply_transition(surveyor.warehouse, plan.plan_id, Transition.CANCEL)
         elif meanwhile == "lease lost":
             kafka.client.delete(LEASE)
         else:
@@ -479,7 +480,7 @@ def test_cancelled_by_another_client_during_the_move(
 def test_closed_between_waves_by_another_client(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
-    controller.events = [lambda: close_plan(warehouse, plan.plan_id, PlanStatus.CANCELLED)]
+    controller.events = [lambda: apply_transition(warehouse, plan.plan_id, Transition.CANCEL)]
 
     done = run(surveyor, kafka, plan, "--throttle", "5MB")
 

@@ -7,13 +7,15 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.stored_tables import is_complete
-from jobs.repositories.plans.commit_log import close_plan, note_verified
+from jobs.repositories.plans.commit_log import note_verified
 from jobs.repositories.plans.names import Alias
+from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.plans.store import store
 from schemas.enums import PlanKind, PlanStatus
-from schemas.rows import Row
+from schemas.plan import CLOSED, Transition
+from schemas.rows import PlanRecord, Row
 from tests.jobs.support.rows.page_rows import change, config_operation
 
 pytestmark = pytest.mark.usefixtures("empty_tables")
@@ -63,7 +65,7 @@ def test_a_plan_is_verified_once(warehouse: Warehouse) -> None:
     assert first.row.verified_at is not None
     assert abs(datetime.now(UTC) - first.row.verified_at) < timedelta(minutes=5)
     assert (first.row.verified_at, is_complete(first.row)) == (again.row.verified_at, True)
-    close_plan(warehouse, plan_id, PlanStatus.ROLLED_BACK)
+    apply_transition(warehouse, plan_id, Transition.ROLL_BACK)
     assert not is_complete(read_plan(warehouse, plan_id).row)
 
 
@@ -72,3 +74,18 @@ def test_a_plan_that_changes_nothing_is_not_recorded_as_complete(warehouse: Ware
     note_verified(warehouse, read_plan(warehouse, plan_id))
 
     assert read_plan(warehouse, plan_id).row.verified_at is None
+
+
+@pytest.mark.parametrize("transition", [Transition.BEGIN, Transition.CANCEL])
+def test_only_a_closing_overwrites_the_status_of_a_closed_plan(warehouse: Warehouse, transition: Transition) -> None:
+    """What else a transition starts from, its command has judged when it read the plan."""
+    plan = {"snapshot_id": 1, "kind": PlanKind.REASSIGN.value, "created_at": datetime.now(UTC)}
+    warehouse.append("plans", [plan | {"plan_id": status.name, "status": status.value} for status in PlanStatus])
+    for status in PlanStatus:
+        apply_transition(warehouse, status.name, transition)
+
+    is_closing = transition.after in CLOSED
+    assert {row.plan_id: row.status for row in warehouse.typed_rows(PlanRecord)} == {
+        status.name: (transition.after if is_closing or status in transition.before else status).value
+        for status in PlanStatus
+    }

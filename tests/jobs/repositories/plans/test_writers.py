@@ -1,4 +1,4 @@
-"""The rows of plans and commits have one writer each, besides the buffer of the resident controller."""
+"""The tables plans and commits have one writer each; of the latter, the resident controller appends its buffer."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,4 @@ def test_only_repositories_write_plans_and_commits() -> None:
         for match in WRITE.finditer(file.read_text())
     }
     folder = "repositories/plans"
-    assert written == {
-        ("commits", f"{folder}/commit_rows.py"),
-        *(("plans", f"{folder}/{name}.py") for name in ("commit_log", "commit_rows", "names", "repository", "store")),
-    }
+    assert written == {("commits", f"{folder}/commit_rows.py"), ("plans", f"{folder}/plans_table.py")}
