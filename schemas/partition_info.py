@@ -6,7 +6,7 @@ of the tables, which a snapshot adds to.
 
 from msgspec import Struct
 
-from schemas.replica_assignment import ReplicaAssignment, is_reassigned
+from schemas.replica_assignment import ReplicaAssignment, is_being_reassigned
 from schemas.rows import Key
 
 
@@ -49,8 +49,8 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
         return self.understood and self.leader is not None
 
     @property
-    def is_moving(self) -> bool:
-        return is_reassigned(self.adding_replicas, self.removing_replicas)
+    def is_being_reassigned(self) -> bool:
+        return is_being_reassigned(self.adding_replicas, self.removing_replicas)
 
     @property
     def assignment(self) -> ReplicaAssignment:

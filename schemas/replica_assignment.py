@@ -4,8 +4,8 @@ Corresponds to `ReplicaAssignment` in ControllerContext.scala, in plain Python f
 without Spark. Replicas are lists of broker ids as in /brokers/topics/T.
 
 A partition is being reassigned if replicas are being added or removed (`ReplicaAssignment.isBeingReassigned`). This
-condition is here in plain Python and in Spark's SQL, and `StoredRows.is_reassigned` has it on Arrow. The DuckDB view
-`partition_health` has it in its own SQL, which users can run. A test compares all four.
+condition is here in plain Python and in Spark's SQL, and `StoredRows.is_being_reassigned` has it on Arrow. The DuckDB
+view `partition_health` has it in its own SQL, which users can run, as `is_reassigned`. A test compares all four.
 """
 
 from collections.abc import Collection, Container, Iterable, Sequence
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-IS_REASSIGNED: Final = "size(adding_replicas) + size(removing_replicas) > 0"
+IS_BEING_REASSIGNED: Final = "size(adding_replicas) + size(removing_replicas) > 0"
 """Condition on rows of PARTITIONS; null if the lists are not understood."""
 
 
-def is_reassigned(adding: Collection[int] | None, removing: Collection[int] | None) -> bool:
+def is_being_reassigned(adding: Collection[int] | None, removing: Collection[int] | None) -> bool:
     """Whether a partition with these adding and removing replicas is being reassigned."""
     return bool(adding or removing)
 
@@ -48,9 +48,9 @@ class ReplicaAssignment(NamedTuple):
     removing: Sequence[int] = ()
 
     @property
-    def is_moving(self) -> bool:
+    def is_being_reassigned(self) -> bool:
         """Whether it is being reassigned."""
-        return is_reassigned(self.adding, self.removing)
+        return is_being_reassigned(self.adding, self.removing)
 
     @property
     def target(self) -> list[int]:

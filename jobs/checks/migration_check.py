@@ -124,7 +124,7 @@ def _count_partition(facts: TopicFacts, partition: PartitionInfo) -> None:
     facts.partitions += 1
     for broker in partition.replicas:
         facts.replicas_by_broker[broker] = facts.replicas_by_broker.get(broker, 0) + 1
-    if partition.is_moving:
+    if partition.is_being_reassigned:
         facts.moving.append(name)
     if partition.replicas and partition.state_version is None:
         facts.without_state.append(name)

@@ -85,12 +85,12 @@ class PartitionReading:
         return partition_name(*self.key)
 
     @property
-    def is_moving(self) -> bool:
-        return self.now is not None and self.now.is_moving
+    def is_being_reassigned(self) -> bool:
+        return self.now is not None and self.now.is_being_reassigned
 
     @property
     def is_unfinished(self) -> bool:
-        return self.is_moving or self.request is not None
+        return self.is_being_reassigned or self.request is not None
 
 
 def readings_json(partitions: Sequence[PartitionReading]) -> Result:
@@ -101,7 +101,7 @@ def readings_json(partitions: Sequence[PartitionReading]) -> Result:
                 "topic": partition.key[0],
                 "partition": partition.key[1],
                 "replicas": None if partition.now is None else list(partition.now.replicas),
-                "moving": partition.is_moving,
+                "moving": partition.is_being_reassigned,
                 "request": partition.request,
                 "unsafe": None if partition.risk is None else partition.risk.reason,
             }
@@ -115,7 +115,7 @@ def reading_line(partition: PartitionReading) -> str:
     parts, now = [], partition.now
     if partition.risk is not None:
         parts.append(f"continues: {partition.risk.code}: {partition.risk.reason}")
-    elif now is not None and now.is_moving:
+    elif now is not None and now.is_being_reassigned:
         parts.append(f"to be cancelled: adding {list(now.adding)}, removing {list(now.removing)}")
         parts.append(f"back to {now.origin}")
     if partition.request is not None:

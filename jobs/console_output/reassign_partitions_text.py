@@ -47,7 +47,7 @@ def status_lines(targets: Mapping[Key, Sequence[int]], now: Mapping[Key, Replica
     yield STATUS
     for key, goal in sorted(targets.items()):
         name, assignment = f"{key[0]}-{key[1]}", now[key]
-        if assignment is not None and assignment.is_moving:
+        if assignment is not None and assignment.is_being_reassigned:
             yield f"Reassignment of partition {name} is still in progress."
         elif assignment is not None and list(assignment.replicas) == list(goal):
             yield f"Reassignment of partition {name} is completed."

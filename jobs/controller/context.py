@@ -147,7 +147,7 @@ class ControllerContext:
         self._recount(key, before, row)
         self.partitions[key] = row
         self._partitions_by_topic[row.topic].add(row.partition)
-        (self.moving.add if row.is_moving else self.moving.discard)(key)
+        (self.moving.add if row.is_being_reassigned else self.moving.discard)(key)
 
     def mark_lost(self, key: Key) -> None:
         """Note that a partition without a state had one: it is not new."""
@@ -233,7 +233,7 @@ class ControllerContext:
 
     def is_being_deleted(self, row: PartitionInfo) -> bool:
         """Return whether a partition is being deleted, so that nothing may be sent that starts its replicas."""
-        return self.is_queued(row.topic) and not (row.is_moving and row.had_state)
+        return self.is_queued(row.topic) and not (row.is_being_reassigned and row.had_state)
 
     def topic_id(self, topic: str) -> str | None:
         info = self.topics.get(topic)

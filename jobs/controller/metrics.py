@@ -125,7 +125,7 @@ class ControllerMetrics(MetricFamilies):
         brokers = [*context.brokers]
         requested = {row.key for row in context.of_kind(RequestKind.REASSIGN)}
         counts = _unhealthy(rows, brokers, context.topics_to_be_deleted)
-        counts["moving"] = sum(row.is_moving or row.key in requested for row in rows)
+        counts["moving"] = sum(row.is_being_reassigned or row.key in requested for row in rows)
         not_understood = len(context.not_understood)
         statuses = {"live": len(brokers), "gone": len(context.dead_brokers), "not_understood": not_understood}
         yield self.by("status", "brokers", BROKERS, statuses)

@@ -88,7 +88,7 @@ class StoredRows:
         marks: Bools = (had == 0) | (self.lengths(column) < had)
         return marks
 
-    def is_reassigned(self) -> Bools:
+    def is_being_reassigned(self) -> Bools:
         """Mark the partitions that are being reassigned, as `schemas.replica_assignment` does."""
         adding, removing = (
             pc.fill_null(pc.list_value_length(self.table[name]), 0).to_numpy()

@@ -112,7 +112,7 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
         isr = None if partition_state is None else partition_state.isr
         risk = (
             cancellation_risk(current, isr, state.live, fewer_copies=fewer_copies)
-            if current is not None and current.is_moving
+            if current is not None and current.is_being_reassigned
             else None
         )
         stranded = current is not None and is_stranded(current, isr)
@@ -207,7 +207,7 @@ class _PartitionCancellationRun:
 
     def _is_removable(self, partition: PartitionReading) -> bool:
         """Whether a request has to be removed; `surveyor control` follows the request to move a partition back."""
-        return partition.request is not None and not (self.requests.is_resident and partition.is_moving)
+        return partition.request is not None and not (self.requests.is_resident and partition.is_being_reassigned)
 
     def wait(self, keys: Sequence[Key]) -> list[PartitionReading]:
         """Wait until what was requested shows in the cluster, and return how it is then."""
@@ -253,7 +253,7 @@ class _PartitionCancellationRun:
 
     def refuse_unavailable(self, partitions: Iterable[PartitionReading]) -> None:
         """Raise AdminUnavailableError if a controller that does not answer is needed; to remove a request it is not."""
-        is_needed = any(partition.is_moving and partition.risk is None for partition in partitions)
+        is_needed = any(partition.is_being_reassigned and partition.risk is None for partition in partitions)
         if isinstance(self.requests.controller, AdminUnavailableError) and is_needed:
             raise self.requests.controller
 
@@ -283,7 +283,9 @@ class _PartitionCancellationRun:
             return {}
         if self.requests.is_resident:
             return {
-                partition.key: partition.now.origin for partition in readable if partition.now and partition.is_moving
+                partition.key: partition.now.origin
+                for partition in readable
+                if partition.now and partition.is_being_reassigned
             }
         return dict.fromkeys(partition.key for partition in readable)
 
@@ -335,7 +337,7 @@ def _ended_reason(before: PartitionReading, now: PartitionReading) -> Reason:
     """Return the outcome of a partition that does not move any more, and has no request: that need not be ours."""
     if _has_become_unreadable(before, now):
         return Outcome.UNKNOWN, reasons.UNREAD_NOW.render(fault=now.unreadable_reason)
-    if before.now is None or not before.now.is_moving:
+    if before.now is None or not before.now.is_being_reassigned:
         return Outcome.APPLIED, _unchanged_text(now)
     if now.now is None:
         return Outcome.STALE, reasons.PARTITION_GONE.render()
@@ -358,7 +360,7 @@ def _unchanged_text(partition: PartitionReading) -> str:
 def _unfinished_text(partition: PartitionReading) -> str:
     """Return what is left of a partition once its cancellation was requested."""
     parts = []
-    if partition.now is not None and partition.is_moving:
+    if partition.now is not None and partition.is_being_reassigned:
         parts.append(reasons.STILL_MOVES.render(adding=partition.now.adding, removing=partition.now.removing))
     if partition.request is not None:
         parts.append(reasons.REQUEST_EXISTS.render(requested=partition.request))

@@ -123,7 +123,7 @@ class Destinations:
         assignment = self.then.get(key)
         if assignment is None:
             return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.NOT_IN_TARGET.render(target=self.name))
-        if assignment.is_moving:
+        if assignment.is_being_reassigned:
             return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reasons.MOVED_IN_TARGET.render(target=self.name))
         if not assignment.replicas:
             return Rejection(LintCode.NO_REPLICAS, reasons.NO_REPLICAS_IN_TARGET.render(target=self.name))

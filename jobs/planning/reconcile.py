@@ -59,7 +59,7 @@ from schemas.operation_data import (
     WithdrawnReassignment,
 )
 from schemas.plan import Plan
-from schemas.replica_assignment import IS_REASSIGNED
+from schemas.replica_assignment import IS_BEING_REASSIGNED
 from schemas.response_codes import NO_ERROR
 from schemas.rows import CONTROL, BrokerResponseRow, Key, Operation, RejectionRecord, Topic, ZnodeRequest
 from schemas.tables import CHANGES, PARTITION_KEY, REJECTIONS
@@ -157,8 +157,8 @@ def _after_failures(tables: SnapshotTables, *, allow_unclean: bool, requests: bo
 def _cycle_input(tables: SnapshotTables, requests: list[ZnodeRequest]) -> CycleInput | None:
     """Return the input of a cycle, None if nothing is requested and nothing moves."""
     partitions = tables["partitions"]
-    is_moving = partitions.where(IS_REASSIGNED).limit(1).count()
-    if not (is_moving or any(row.kind in ADMIN_REQUESTS for row in requests)):
+    has_reassignment = partitions.where(IS_BEING_REASSIGNED).limit(1).count()
+    if not (has_reassignment or any(row.kind in ADMIN_REQUESTS for row in requests)):
         return None
     return CycleInput(
         partitions=partitions,

@@ -143,11 +143,11 @@ def _partition_status(
     if current is None or reason is not None:
         return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, reason or "")
     status, number = status_of(steps_of(steps), current)
-    replicas = reasons.REPLICAS_MOVING if current.is_moving else reasons.REPLICAS
+    replicas = reasons.REPLICAS_MOVING if current.is_being_reassigned else reasons.REPLICAS
     detail = replicas.render(**current._asdict())
     isr = None if partition.state is None else partition.state.isr
     if status is not ReassignmentStatus.IN_PROGRESS:
-        stranded = not current.is_moving and is_stranded(current, isr)
+        stranded = not current.is_being_reassigned and is_stranded(current, isr)
         return PartitionStatus(steps[number], status, detail, stranded=stranded)
     return PartitionStatus(steps[number], status, detail, risk_of(current, isr))
 

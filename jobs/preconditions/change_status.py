@@ -8,9 +8,10 @@ import pyarrow.compute as pc
 
 from jobs.preconditions.changes import state_now
 from jobs.preconditions.operations import outcome_of
+from jobs.preconditions.running_reassignments import planned_reassignment_status
 from planner.placement.plan_figures import Figures, spans_of
-from planner.reassignment.partition_rollback import steps_by_partition, steps_of
-from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
+from planner.reassignment.partition_rollback import steps_by_partition
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
 from schemas.enums import NO_LEADER, Action, OperationKind, Outcome
@@ -28,7 +29,7 @@ def change_status(
     `steps` has all reassignments of its partition, wave by wave.
     """
     if change.action == Action.REASSIGN:
-        return _reassignment(change, steps, partition)
+        return planned_reassignment_status(change, steps, partition)
     state = partition.state
     if state is None:
         return (
@@ -54,7 +55,7 @@ def _election_after(
 ) -> tuple[ReassignmentStatus, str]:
     """Status of an election that follows reassignments, whose leader epochs cannot be known in advance."""
     detail = state_now(state)
-    if steps and _reassignment(steps[-1], steps, partition)[0] is not ReassignmentStatus.COMPLETE:
+    if steps and planned_reassignment_status(steps[-1], steps, partition)[0] is not ReassignmentStatus.COMPLETE:
         return ReassignmentStatus.NOT_STARTED, reasons.REPLICAS_PENDING.render(state=detail)
     if state.leader == change.leader_after:
         return ReassignmentStatus.COMPLETE, detail
@@ -62,28 +63,6 @@ def _election_after(
         ReassignmentStatus.NOT_STARTED if state.leader == change.leader_before else ReassignmentStatus.DIVERGED,
         detail,
     )
-
-
-def _reassignment(
-    change: Change, steps: Sequence[Change], partition: CurrentPartition
-) -> tuple[ReassignmentStatus, str]:
-    try:
-        current = partition.assignment
-    except MalformedZnodeError as error:
-        return ReassignmentStatus.DIVERGED, str(error)
-    if current is None:
-        return ReassignmentStatus.DIVERGED, reasons.PARTITION_GONE.render()
-    status, current_step = status_of(steps_of(steps), current)
-    detail = reasons.REPLICAS.render(replicas=current.replicas)
-    if status is ReassignmentStatus.DIVERGED:
-        return ReassignmentStatus.DIVERGED, detail
-    steps_ahead = steps.index(change) - current_step
-    if status is ReassignmentStatus.COMPLETE or steps_ahead < 0:
-        return ReassignmentStatus.COMPLETE, detail
-    if status is ReassignmentStatus.IN_PROGRESS and steps_ahead == 0:
-        lagging = partition.lagging(change.replicas_after)
-        return ReassignmentStatus.IN_PROGRESS, reasons.REPLICAS_LAG.render(replicas=current.replicas, lagging=lagging)
-    return ReassignmentStatus.NOT_STARTED, detail
 
 
 def operation_status(

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from planner.reassignment.obstacles import Reassignment, reassignment
-from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
+from planner.reassignment.partition_rollback import steps_of
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_of, status_towards
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState
 from schemas.enums import Action
 from schemas.plan import Plan
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
 from schemas.znode_codecs import MalformedZnodeError
 from schemas.znode_paths import REASSIGN_PARTITIONS
@@ -36,7 +38,62 @@ def reassignment_statuses(
         requested_by_key.setdefault(change.key, []).append(change)
     for change in changes:
         later_targets = [row.replicas_after for row in requested_by_key.get(change.key, ()) if row.wave > change.wave]
-        yield change, *_status_of(change, current, later_targets)
+        yield change, *_requested_reassignment_status(change, current, later_targets)
+
+
+def planned_reassignment_status(
+    change: Change, steps: Sequence[Change], partition: CurrentPartition
+) -> tuple[ReassignmentStatus, str]:
+    """Return how far a reassignment has come among all steps of its partition, and the detail that shows it.
+
+    Nothing needs to be requested. A partition that moves to the target from other replicas than planned has diverged.
+    """
+    current, detail = _current_assignment(partition)
+    if current is None:
+        return ReassignmentStatus.DIVERGED, detail
+    status, current_step = status_of(steps_of(steps), current)
+    if status is ReassignmentStatus.DIVERGED:
+        return ReassignmentStatus.DIVERGED, detail
+    steps_ahead = steps.index(change) - current_step
+    if status is ReassignmentStatus.COMPLETE or steps_ahead < 0:
+        return ReassignmentStatus.COMPLETE, detail
+    if status is ReassignmentStatus.IN_PROGRESS and steps_ahead == 0:
+        lagging = partition.lagging(change.replicas_after)
+        return ReassignmentStatus.IN_PROGRESS, reasons.REPLICAS_LAG.render(replicas=current.replicas, lagging=lagging)
+    return ReassignmentStatus.NOT_STARTED, detail
+
+
+def _requested_reassignment_status(
+    change: Change, current: CurrentState, later_targets: Sequence[list[int]]
+) -> tuple[ReassignmentStatus, str]:
+    """Return how far a requested reassignment has come, from whatever replicas, and the detail that shows it."""
+    goal, partition = change.replicas_after, current.partitions[change.key]
+    assignment, detail = _current_assignment(partition)
+    if assignment is None:
+        return ReassignmentStatus.DIVERGED, detail
+    if current.requests.get(change.key) == goal:
+        return ReassignmentStatus.IN_PROGRESS, reasons.REQUESTED.render()
+    status = status_towards(goal, assignment)
+    if status is ReassignmentStatus.DIVERGED:
+        return (
+            ReassignmentStatus.COMPLETE if assignment.target in later_targets else status,
+            reasons.REPLICAS_NOW.render(replicas=assignment.replicas),
+        )
+    missing = partition.lagging(goal)
+    if status is ReassignmentStatus.IN_PROGRESS or (change.moves_replicas and missing):
+        return ReassignmentStatus.IN_PROGRESS, reasons.LAGGING.render(lagging=missing)
+    return status, detail
+
+
+def _current_assignment(partition: CurrentPartition) -> tuple[ReplicaAssignment | None, str]:
+    """Return the assignment and its replicas as text; None and the reason if it is not decoded or does not exist."""
+    try:
+        assignment = partition.assignment
+    except MalformedZnodeError as error:
+        return None, str(error)
+    if assignment is None:
+        return None, reasons.PARTITION_GONE.render()
+    return assignment, reasons.REPLICAS.render(replicas=assignment.replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,27 +163,3 @@ def _classify(key: Key, partition: CurrentPartition, current: CurrentReassignmen
     return reassignment(
         key, assignment, request, partition.isr, current.live, deleting=deleting, ignored=current.ignored
     )
-
-
-def _status_of(
-    change: Change, current: CurrentState, later_targets: Sequence[list[int]]
-) -> tuple[ReassignmentStatus, str]:
-    goal, partition = change.replicas_after, current.partitions[change.key]
-    try:
-        assignment = partition.assignment
-    except MalformedZnodeError as error:
-        return ReassignmentStatus.DIVERGED, str(error)
-    if assignment is None:
-        return ReassignmentStatus.DIVERGED, reasons.PARTITION_GONE.render()
-    if current.requests.get(change.key) == goal:
-        return ReassignmentStatus.IN_PROGRESS, reasons.REQUESTED.render()
-    status = status_towards(goal, assignment)
-    if status is ReassignmentStatus.DIVERGED:
-        return (
-            ReassignmentStatus.COMPLETE if assignment.target in later_targets else status,
-            reasons.REPLICAS_NOW.render(replicas=assignment.replicas),
-        )
-    missing = partition.lagging(goal)
-    if status is ReassignmentStatus.IN_PROGRESS or (change.moves_replicas and missing):
-        return ReassignmentStatus.IN_PROGRESS, reasons.LAGGING.render(lagging=missing)
-    return status, reasons.REPLICAS.render(replicas=assignment.replicas)

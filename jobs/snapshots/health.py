@@ -123,9 +123,9 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     epochs = view.partitions["controller_epoch"]
     has_last_epoch: Bools = np.asarray(pc.fill_null(pc.greater_equal(epochs, LAST_EPOCH), fill_value=False))
     void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_void}
-    moving = moving_or_requested(view.partitions, view.requested.keys() - void)
+    moving = being_reassigned_or_requested(view.partitions, view.requested.keys() - void)
     cannot_get_state = ~rows.has_state & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
-    cannot_get_state &= StoredRows(view.partitions).is_reassigned()
+    cannot_get_state &= StoredRows(view.partitions).is_being_reassigned()
     unhealthy = unhealthy_masks(rows, marks)
     named_kinds = {name: unhealthy[name] for name in ("leader_outside_isr", "not_understood")}
     return Health(
@@ -283,7 +283,7 @@ def _stalled_row(stalled: Reassignment) -> Row:
 
 def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignment]:
     """Return running and requested reassignments, except of partitions that cannot be decoded."""
-    concerned = view.partitions.filter(moving_or_requested(view.partitions, view.requested.keys()))
+    concerned = view.partitions.filter(being_reassigned_or_requested(view.partitions, view.requested.keys()))
     keys = values_of(concerned, "topic", "partition")
     rows = dict(zip(keys, values_of(concerned, "understood", "isr", *_ASSIGNMENT), strict=True))
     ignored = view.ignored_request if view.controller_id in live else None
@@ -304,9 +304,9 @@ def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignmen
 _ASSIGNMENT: Final = ("replicas", "adding_replicas", "removing_replicas")
 
 
-def moving_or_requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:
-    """Mark partitions with a running or requested reassignment, as `pending.is_moving_or_requested`."""
-    moving = StoredRows(partitions).is_reassigned()
+def being_reassigned_or_requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:
+    """Mark partitions with a running or requested reassignment, as `pending.is_being_reassigned_or_requested`."""
+    moving = StoredRows(partitions).is_being_reassigned()
     return moving | _requested(partitions, requested) if requested else moving
 
 

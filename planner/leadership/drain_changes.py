@@ -18,7 +18,7 @@ from planner.columns.change_rows import as_rejections, change_columns, with_topi
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence, sentences
 from planner.leadership.selectors import controlled_shutdown
-from planner.reassignment.pending_requests import is_moving_or_requested, moving_reason, with_request_column
+from planner.reassignment.pending_requests import is_being_reassigned_or_requested, moving_reason, with_request_column
 from planner.reassignment.replica_order_changes import elections_after, reorders
 from schemas import reasons
 from schemas.enums import Action, DrainMode, RejectionCode
@@ -73,7 +73,7 @@ def _code(mode: DrainMode) -> Column:
     is_last_in_isr = F.col("leaderless") & F.arrays_overlap("isr", "draining")
     no_candidate = F.size("candidates") == 0
     by_mode = {
-        DrainMode.ADMIN: F.when(is_moving_or_requested(), codes.REASSIGNMENT_IN_PROGRESS.value),
+        DrainMode.ADMIN: F.when(is_being_reassigned_or_requested(), codes.REASSIGNMENT_IN_PROGRESS.value),
         DrainMode.RESIDENT: F.when(F.col("leaderless"), codes.LEADER_NOT_ALIVE.value).when(
             F.size(difference(F.col("isr"), F.col("stopping"))) == 0,
             codes.LAST_IN_ISR.value,

@@ -16,7 +16,7 @@ from planner.columns.change_rows import as_rejections, change_columns, join_curr
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence, sentence_sql
 from planner.leadership.drain_changes import broker_array, demoted
-from planner.reassignment.pending_requests import is_moving_or_requested, moving_reason, with_request_column
+from planner.reassignment.pending_requests import is_being_reassigned_or_requested, moving_reason, with_request_column
 from planner.reassignment.replica_order_changes import elections_after, reorders
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
@@ -70,7 +70,7 @@ def _code() -> Column:
         F.when(another, codes.UNKNOWN_PARTITION.value)
         .when(F.col("deletion_requested"), codes.DELETION_REQUESTED.value)
         .when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
-        .when(is_moving_or_requested(), codes.REASSIGNMENT_IN_PROGRESS.value)
+        .when(is_being_reassigned_or_requested(), codes.REASSIGNMENT_IN_PROGRESS.value)
         .when(F.sort_array("replicas") != F.sort_array("made"), codes.REASSIGNED_SINCE.value)
         .when(F.col("replicas") == F.col("restored"), codes.ALREADY_ASSIGNED.value)
         .when(F.col("replicas") != F.col("made"), codes.REORDERED_SINCE.value)

@@ -28,7 +28,7 @@ from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.sentences import sentence
 from planner.columns.shape import false
 from planner.reassignment.pending_requests import (
-    is_moving_or_requested,
+    is_being_reassigned_or_requested,
     leaderless_reason,
     moving_reason,
     with_request_column,
@@ -115,7 +115,7 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         _fault(~exists, LintCode.UNKNOWN_PARTITION, sentence(reasons.UNKNOWN_TAKE_SNAPSHOT)),
         _fault(exists & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, sentence(reasons.QUARANTINED)),
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, sentence(reasons.DELETION_REQUESTED)),
-        _fault(is_moving_or_requested(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_reason()),
+        _fault(is_being_reassigned_or_requested(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_reason()),
         _fault(exists & F.col("understood") & changes & ~is_led_in_isr(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
         _fault((F.size(target) == 0) & changes, LintCode.NO_REPLICAS, sentence(reasons.NO_REPLICAS)),
         _duplicate_fault(target),

@@ -67,7 +67,7 @@ def obstacle(
 def _request_fault(now: ReplicaAssignment, request: Sequence[int], *, deleting: bool) -> Obstacle | None:
     if not is_broker_list(request):
         return Obstacle(RejectionCode.INVALID_TARGET, reasons.NOT_A_BROKER_LIST.render(requested=request))
-    if now.is_moving:
+    if now.is_being_reassigned:
         return None
     if deleting:
         return Obstacle(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render())
@@ -136,7 +136,7 @@ def reassignment(  # noqa: PLR0913 - the values of a partition's znodes
     `ignored` is the reason why the controller takes no entry of the request, as Kafka's does with an unknown field.
     """
     if request is not None and ignored:
-        if now is not None and not now.is_moving:
+        if now is not None and not now.is_being_reassigned:
             reason = Obstacle(RejectionCode.INVALID_TARGET, ignored)
             return Reassignment(*key, tuple(request), frozenset([*now.replicas, *request]), reason)
         request = None if now is not None else request

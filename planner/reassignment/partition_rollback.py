@@ -122,7 +122,7 @@ def _position_rejection(moves: Sequence[Change], partition: PartitionInfo, targe
     """Reject a partition that is not where the plan may have moved it."""
     now = partition.assignment
     goal = list(steps_of(moves)[0].before if target.replicas is None else target.replicas)
-    if now.is_moving:
+    if now.is_being_reassigned:
         returns = now.target == goal or now.target in [list(step.before) for step in steps_of(moves)]
         move = reasons.MOVE.render(target=now.target, adding=now.adding, removing=now.removing)
         reason = reasons.MOVES_BACK if returns else reasons.MOVED_BY_ANOTHER
@@ -267,7 +267,7 @@ def _reason(
 ) -> str:
     moved = ReplicaAssignment(before).towards(after)
     moves = reasons.REORDERED.render()
-    if moved.is_moving:
+    if moved.is_being_reassigned:
         moves = reasons.MOVES.render(adding=moved.adding, removing=moved.removing)
     undone = "" if wave is None else reasons.UNDOES_WAVE.render(wave=wave)
     counts = [

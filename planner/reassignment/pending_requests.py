@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import no_brokers
 from planner.columns.sentences import sentence
 from schemas import reasons
-from schemas.replica_assignment import IS_REASSIGNED
+from schemas.replica_assignment import IS_BEING_REASSIGNED
 from schemas.tables import PARTITION_KEY
 
 REQUESTED_REPLICAS: Final = "requested_replicas"
@@ -35,9 +35,9 @@ def with_request_column(partitions: DataFrame) -> DataFrame:
     return partitions.withColumns({REQUESTED_REPLICAS: F.lit(None).cast("array<int>")})
 
 
-def is_moving_or_requested() -> Column:
+def is_being_reassigned_or_requested() -> Column:
     """Whether replicas are being added or removed, or a request for that is pending."""
-    return F.expr(IS_REASSIGNED) | F.col(REQUESTED_REPLICAS).isNotNull()
+    return F.expr(IS_BEING_REASSIGNED) | F.col(REQUESTED_REPLICAS).isNotNull()
 
 
 def moving_reason() -> Column:

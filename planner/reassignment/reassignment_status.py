@@ -52,7 +52,7 @@ def status_towards(goal: Sequence[int], now: ReplicaAssignment) -> ReassignmentS
     """
     if now.target != list(goal):
         return ReassignmentStatus.DIVERGED
-    return ReassignmentStatus.IN_PROGRESS if now.is_moving else ReassignmentStatus.COMPLETE
+    return ReassignmentStatus.IN_PROGRESS if now.is_being_reassigned else ReassignmentStatus.COMPLETE
 
 
 def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tuple[ReassignmentStatus, int]:
@@ -62,7 +62,7 @@ def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tupl
     >>> status_of(steps, ReplicaAssignment([1, 2, 3], adding=[3]))[0].value
     'in_progress'
     """
-    if now.is_moving:
+    if now.is_being_reassigned:
         for number, (before, after) in enumerate(steps):
             is_towards = status_towards(after, now) is ReassignmentStatus.IN_PROGRESS
             if is_towards and sorted(now.origin) == sorted(before):

@@ -12,7 +12,7 @@ from planner.columns.sentences import sentence
 from planner.columns.shape import false
 from schemas import reasons
 from schemas.enums import LintCode, RejectionCode
-from schemas.replica_assignment import IS_REASSIGNED
+from schemas.replica_assignment import IS_BEING_REASSIGNED
 
 
 def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
@@ -50,7 +50,7 @@ def _assignments(partitions: DataFrame, topics: DataFrame, when: str) -> DataFra
         "topic",
         "partition",
         F.col("replicas").alias(f"replicas_{when}"),
-        F.expr(IS_REASSIGNED).alias(f"moving_{when}"),
+        F.expr(IS_BEING_REASSIGNED).alias(f"moving_{when}"),
     ).join(F.broadcast(ids), "topic", "left")
 
 

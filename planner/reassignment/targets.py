@@ -23,7 +23,7 @@ from planner.columns.change_rows import as_rejections, change_columns, join_curr
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence, sentences
 from planner.reassignment.pending_requests import (
-    is_moving_or_requested,
+    is_being_reassigned_or_requested,
     leaderless_reason,
     moving_reason,
     with_request_column,
@@ -60,7 +60,7 @@ def _code() -> Column:
     return (
         F.when(F.col("deletion_requested"), RejectionCode.DELETION_REQUESTED.value)
         .when(~F.col("understood"), RejectionCode.NOT_UNDERSTOOD.value)
-        .when(is_moving_or_requested(), RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
+        .when(is_being_reassigned_or_requested(), RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
         .when(F.col("replicas").isNotNull() & ~is_led_in_isr(), RejectionCode.NO_LIVE_LEADER.value)
         .when(F.col("replicas") == F.col("target"), RejectionCode.ALREADY_ASSIGNED.value)
     )

@@ -39,9 +39,8 @@ It is done in one pass, and the request is withdrawn whatever the outcome.
 class CycleInput:
     """The input of a cycle, each with the schema of its table.
 
-    `stopped`: rows of `answers`, the responses of brokers to StopReplica under this controller epoch. `moves`: whether
-    any partition may be under reassignment, or any request may exist in /admin. `is_resident`: whether the controller
-    waits until brokers have responded.
+    `stopped`: rows of `answers`, the responses of brokers to StopReplica under this controller epoch. `is_resident`:
+    whether the controller waits until brokers have responded.
     """
 
     partitions: DataFrame
@@ -50,7 +49,6 @@ class CycleInput:
     broker_configs: DataFrame
     requests: DataFrame
     stopped: DataFrame
-    moves: bool = True
     is_resident: bool = True
     allow_unclean: bool = False
 
@@ -67,10 +65,7 @@ class Cycle:
     @cached_property
     def decisions(self) -> DataFrame:
         """Return DECISIONS, with one change at most for each partition."""
-        rules = [self._leadership()]
-        if self.tables.moves:
-            rules += [self._reassignment(), self._preferred()]
-        return one_change_per_partition(rules)
+        return one_change_per_partition([self._leadership(), self._reassignment(), self._preferred()])
 
     def _leadership(self) -> DataFrame:
         t = self.tables

@@ -20,7 +20,7 @@ from planner.columns.shape import with_schema
 from planner.rules.topic_deletion import DeletionStep
 from schemas import reasons
 from schemas.enums import RejectionCode, RequestKind
-from schemas.replica_assignment import IS_REASSIGNED
+from schemas.replica_assignment import IS_BEING_REASSIGNED
 from schemas.topic_configs import DELETION_ENABLED
 
 DELETIONS: Final = StructType(
@@ -71,7 +71,9 @@ def deletions(
 ) -> DataFrame:
     """Return the next step of each queued topic; partitions and replicas must be those of queued topics."""
     queued = requests.where(f"kind = '{RequestKind.DELETE_TOPIC}'")
-    moving = partitions.groupBy("topic").agg(F.expr(f"bool_or({IS_REASSIGNED} AND {_HAS_STATE}) AS moves"))
+    moving = partitions.groupBy("topic").agg(
+        F.expr(f"bool_or({IS_BEING_REASSIGNED} AND {_HAS_STATE}) AS is_being_reassigned")
+    )
     elected = requests.where(f"kind = '{RequestKind.PREFERRED_ELECTION}'").selectExpr("topic", "true AS elects")
     reach = replicas.groupBy("topic").agg(
         F.expr("count_if(NOT deleted) AS left_over"),
@@ -102,7 +104,7 @@ _CODE_SQL: Final = f"""CASE
     WHEN known IS NULL THEN '{RejectionCode.UNKNOWN_TOPIC}'
     WHEN off THEN '{RejectionCode.DELETION_DISABLED}'
     WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
-    WHEN moves OR elects OR size(out_of_reach) > 0 THEN '{RejectionCode.WAITS_FOR_REPLICAS}'
+    WHEN is_being_reassigned OR elects OR size(out_of_reach) > 0 THEN '{RejectionCode.WAITS_FOR_REPLICAS}'
 END"""
 
 _REASON: Final = f"""CASE code
@@ -110,7 +112,7 @@ _REASON: Final = f"""CASE code
     WHEN '{RejectionCode.DELETION_DISABLED}' THEN {sentence_sql(reasons.DELETION_DISABLED)}
     WHEN '{RejectionCode.NOT_UNDERSTOOD}' THEN {sentence_sql(reasons.QUARANTINED)}
     WHEN '{RejectionCode.WAITS_FOR_REPLICAS}' THEN CASE
-        WHEN moves THEN {sentence_sql(reasons.TOPIC_MOVES)}
+        WHEN is_being_reassigned THEN {sentence_sql(reasons.TOPIC_MOVES)}
         WHEN elects THEN {sentence_sql(reasons.ELECTION_REQUESTED)}
         ELSE {sentence_sql(reasons.REPLICAS_UNREACHABLE, brokers="out_of_reach")}
     END

@@ -24,7 +24,7 @@ from planner.reassignment.pending_requests import REQUESTED_REPLICAS
 from planner.reconciliation.decision_rows import Precedence, to_decisions
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
-from schemas.replica_assignment import IS_REASSIGNED
+from schemas.replica_assignment import IS_BEING_REASSIGNED
 from schemas.tables import PARTITION_KEY
 
 _START, _NARROW, _END = Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT
@@ -37,7 +37,7 @@ _REPLICA_COLUMNS: Final = {
 """`under_way`: the target of a moving partition, or all replicas of others. `origin`: the replicas before the move."""
 
 _PROGRESS_COLUMNS: Final = {
-    "moves": IS_REASSIGNED,
+    "is_being_reassigned": IS_BEING_REASSIGNED,
     # also a request for another order of the same replicas, and one that takes the place of what runs
     "is_asked": f"{REQUESTED_REPLICAS} IS NOT NULL AND NOT {REQUESTED_REPLICAS} <=> under_way",
     "added": f"array_except({REQUESTED_REPLICAS}, origin)",
@@ -54,7 +54,7 @@ _PROGRESS_COLUMNS: Final = {
 _STARTS: Final = "is_asked AND size(not_live) = 0"
 """A request with a target broker that is down waits; a move in progress continues until that broker is alive."""
 
-_ARRIVED: Final = f"moves AND NOT ({_STARTS}) AND size(lagging) = 0"
+_ARRIVED: Final = f"is_being_reassigned AND NOT ({_STARTS}) AND size(lagging) = 0"
 _NARROWED: Final = f"{_ARRIVED} AND size(outside) = 0 AND array_contains(under_way, leader)"
 
 _INVALID: Final = f"""coalesce(
@@ -69,11 +69,12 @@ _CODE_SQL: Final = f"""CASE
     WHEN replicas IS NULL AND NOT coalesce(topic_understood, true) THEN '{RejectionCode.NOT_UNDERSTOOD}'
     WHEN replicas IS NULL THEN '{RejectionCode.UNKNOWN_PARTITION}'
     WHEN {_INVALID} THEN '{RejectionCode.INVALID_TARGET}'
-    WHEN deletion_requested AND NOT moves THEN '{RejectionCode.DELETION_REQUESTED}'
+    WHEN deletion_requested AND NOT is_being_reassigned THEN '{RejectionCode.DELETION_REQUESTED}'
     WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
-    WHEN {REQUESTED_REPLICAS} IS NOT NULL AND NOT moves AND NOT is_asked THEN '{RejectionCode.ALREADY_ASSIGNED}'
+    WHEN {REQUESTED_REPLICAS} IS NOT NULL AND NOT is_being_reassigned AND NOT is_asked
+        THEN '{RejectionCode.ALREADY_ASSIGNED}'
     WHEN is_asked AND deletion_requested THEN '{RejectionCode.DELETION_REQUESTED}'
-    WHEN is_asked AND NOT moves AND size(not_live) > 0 THEN '{RejectionCode.TARGET_NOT_ALIVE}'
+    WHEN is_asked AND NOT is_being_reassigned AND size(not_live) > 0 THEN '{RejectionCode.TARGET_NOT_ALIVE}'
     WHEN leader IS NULL THEN '{RejectionCode.NO_STATE}'
     WHEN NOT is_led THEN '{RejectionCode.NO_LIVE_LEADER}'
     WHEN {_STARTS} THEN NULL
@@ -155,7 +156,7 @@ _CHANGE_COLUMNS: Final = {
         "NULL",
         start=sentences_sql(
             sentence_sql(reasons.MOVE_REQUESTED, requested=REQUESTED_REPLICAS),
-            f"IF(moves, {sentence_sql(reasons.MOVE_REPLACED)}, NULL)",
+            f"IF(is_being_reassigned, {sentence_sql(reasons.MOVE_REPLACED)}, NULL)",
         ),
         narrow=f"""IF({_UNSTOPPED},
             {sentence_sql(reasons.TO_BE_STOPPED, unstopped="unstopped")},
@@ -183,7 +184,7 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     """
     targets = requests.groupBy(*PARTITION_KEY).agg(F.first("replicas").alias(REQUESTED_REPLICAS))
     legible = topics.select("topic", F.col("understood").alias("topic_understood"))
-    moving = partitions.where(IS_REASSIGNED).select(*PARTITION_KEY)
+    moving = partitions.where(IS_BEING_REASSIGNED).select(*PARTITION_KEY)
     return (
         requested_with_topics(moving.unionByName(targets.select(*PARTITION_KEY)), partitions, topics)
         .transform(with_live_brokers, brokers)

@@ -48,7 +48,7 @@ class CycleState:
         """Decide on these partitions, and on those that requests name; with one change at most for each."""
         for key in keys:
             row = self.partitions.get(key)
-            if row is not None and not (row.is_moving or key in self.reassignments or key in self.elections):
+            if row is not None and not (row.is_being_reassigned or key in self.reassignments or key in self.elections):
                 brokers = self.brokers.with_failed(self.failed.get(key, NO_BROKERS)) if self.failed else self.brokers
                 decision = leadership(row, self.topics.get(row.topic), brokers, self.config)
                 if decision is not None:
@@ -67,7 +67,7 @@ class CycleState:
     def _of_partition(self, key: Key, row: PartitionInfo | None) -> list[Decision]:
         topic, brokers = self.topics.get(key[0]), self.brokers.with_failed(self.failed.get(key, NO_BROKERS))
         decisions = [] if row is None else [leadership(row, topic, brokers, self.config)]
-        if (row is not None and row.is_moving) or key in self.reassignments:
+        if (row is not None and row.is_being_reassigned) or key in self.reassignments:
             decisions.append(
                 reassignment(
                     key,

@@ -85,7 +85,7 @@ class _Move:
     def is_narrowed(self) -> bool:
         """Whether the target is in sync, leads, and is the whole ISR."""
         target, isr = self.target, self.row.isr or []
-        arrived = self.row.is_moving and not self.starts and not self.lagging
+        arrived = self.row.is_being_reassigned and not self.starts and not self.lagging
         return arrived and not without(isr, target) and self.row.leader in target
 
     @property
@@ -152,15 +152,15 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
     row, requested, live = move.row, move.requested, move.brokers.live
     if requested is not None and not is_broker_list(requested):
         return RejectionCode.INVALID_TARGET, reasons.INVALID_TARGET.render(requested=requested)
-    if is_deleting and not row.is_moving:
+    if is_deleting and not row.is_being_reassigned:
         return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render()
     if not row.understood:
         return RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.render()
-    if requested is not None and not row.is_moving and not move.is_requested:
+    if requested is not None and not row.is_being_reassigned and not move.is_requested:
         return RejectionCode.ALREADY_ASSIGNED, reasons.ALREADY_ASSIGNED.render()
     if move.is_requested and is_deleting:
         return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render()
-    if move.is_requested and not row.is_moving and move.not_live:
+    if move.is_requested and not row.is_being_reassigned and move.not_live:
         return RejectionCode.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.render(not_live=move.not_live)
     if row.leader is None:
         return RejectionCode.NO_STATE, reasons.NO_LEADER_YET.render()
@@ -203,7 +203,7 @@ def _resume(move: _Move) -> dict[str, Any]:
 def _start(move: _Move) -> dict[str, Any]:
     row, requested = move.row, move.requested or ()
     replicas = union(requested, row.replicas)
-    replacing = reasons.MOVE_REPLACED.render() if row.is_moving else ""
+    replacing = reasons.MOVE_REPLACED.render() if row.is_being_reassigned else ""
     return {
         "action": Action.START_REASSIGNMENT,
         "replicas_after": replicas,

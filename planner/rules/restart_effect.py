@@ -83,7 +83,7 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     uncertain = without(remaining, brokers.eligible)
     others = without(target(row.replicas, row.removing_replicas), restarting)
     counts = [len(remaining), len(remaining) - len(uncertain)]
-    if row.is_moving:
+    if row.is_being_reassigned:
         counts = [min(count, len(others)) for count in counts]
     counted_columns: dict[str, Any] = {"in_sync_after": counts[-1]}
     offline = _offline(row, brokers, remaining, others, restarting)
@@ -136,7 +136,7 @@ def _offline(
         if len(row.replicas) == 1:
             return _EFFECT.OFFLINE, RestartCode.ONLY_REPLICA, reasons.ONLY_REPLICA.render(replicas=row.replicas)
         return _EFFECT.OFFLINE, RestartCode.NO_OTHER_IN_SYNC, reasons.NO_OTHER_CAN_LEAD.render(isr=row.isr)
-    if row.is_moving and not others:
+    if row.is_being_reassigned and not others:
         ends_with = target(row.replicas, row.removing_replicas)
         return _EFFECT.OFFLINE, RestartCode.ONLY_TARGET, reasons.ENDS_WITH_TARGET.render(target=ends_with)
     return None

@@ -67,7 +67,7 @@ def deletion_step(  # noqa: PLR0911, PLR0913 - what a step depends on, and a lin
     if not topic.assignment_understood:
         return _waits(name, topic, RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.render())
     # a partition that never had a state does not move, whatever its topic assigns
-    if any(row.is_moving and row.had_state for row in partitions):
+    if any(row.is_being_reassigned and row.had_state for row in partitions):
         return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reasons.TOPIC_MOVES.render())
     if is_elected:
         return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reasons.ELECTION_REQUESTED.render())

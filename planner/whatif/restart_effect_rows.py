@@ -17,7 +17,7 @@ from planner.columns.sentences import sentence_sql
 from planner.columns.shape import with_schema
 from schemas import reasons
 from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
-from schemas.replica_assignment import IS_REASSIGNED
+from schemas.replica_assignment import IS_BEING_REASSIGNED
 from schemas.tables import BROKER_IDS
 from schemas.text import join_ids
 from schemas.topic_configs import MIN_ISR
@@ -49,7 +49,7 @@ _CODE_SQL: Final = f"""CASE
         WHEN size(replicas) = 1 THEN '{RestartCode.ONLY_REPLICA}'
         ELSE '{RestartCode.NO_OTHER_IN_SYNC}'
     END
-    WHEN moves AND size(others) = 0 THEN '{RestartCode.ONLY_TARGET}'
+    WHEN is_being_reassigned AND size(others) = 0 THEN '{RestartCode.ONLY_TARGET}'
     WHEN min_isr IS NULL THEN '{RestartCode.MIN_ISR_UNKNOWN}'
     WHEN NOT effect_of_most <=> effect_of_least THEN '{RestartCode.BROKER_UNCERTAIN}'
     WHEN effect_of_least IS NULL THEN NULL
@@ -158,12 +158,12 @@ def _with_counts(partitions: DataFrame) -> DataFrame:
     """Add the replicas that remain, and how many of them are in sync, at most and at least."""
     members = f"coalesce(isr, {NO_BROKERS_SQL})"
     remaining = f"array_except(array_intersect({members}, live), restarting)"
-    capped = "IF(moves, least(size({0}), size(others)), size({0}))"
+    capped = "IF(is_being_reassigned, least(size({0}), size(others)), size({0}))"
     return (
         partitions.selectExpr(
             "*",
             f"{remaining} AS remaining",
-            f"coalesce({IS_REASSIGNED}, false) AS moves",
+            f"coalesce({IS_BEING_REASSIGNED}, false) AS is_being_reassigned",
             f"array_except(replicas, coalesce(removing_replicas, {NO_BROKERS_SQL})) AS target",
             f"array_intersect(concat(replicas, {members}, array(leader)), live) AS on_live",
         )

@@ -12,10 +12,10 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.core.arrow_rows import StoredRows
-from jobs.snapshots.health import moving_or_requested
+from jobs.snapshots.health import being_reassigned_or_requested
 from jobs.sql_views.database import Summaries
-from planner.reassignment.pending_requests import is_moving_or_requested, with_requests
-from schemas.replica_assignment import IS_REASSIGNED, is_reassigned
+from planner.reassignment.pending_requests import is_being_reassigned_or_requested, with_requests
+from schemas.replica_assignment import IS_BEING_REASSIGNED, is_being_reassigned
 
 Lists = tuple[list[int], list[int]]
 BROKERS = st.lists(st.integers(0, 3), max_size=2)
@@ -44,17 +44,17 @@ def test_all_forms_mark_the_same_partitions(
     snapshot = [{"snapshot_id": 1}]
     at.add("snapshots", pa.Table.from_pylist(snapshot, schema=schema_of("snapshots")))
 
-    marked = [is_reassigned(*(pair or (None, None))) for pair in pairs]
-    assert StoredRows(table).is_reassigned().tolist() == marked
-    by_spark = {row["partition"] for row in frame.where(IS_REASSIGNED).collect()}
+    marked = [is_being_reassigned(*(pair or (None, None))) for pair in pairs]
+    assert StoredRows(table).is_being_reassigned().tolist() == marked
+    by_spark = {row["partition"] for row in frame.where(IS_BEING_REASSIGNED).collect()}
     assert by_spark == {number for number, mark in enumerate(marked) if mark}
     assert at.rows("health")[0]["reassigning"] == sum(marked)
 
     requested = {("t", number) for number, row in enumerate(rows) if number % 3 == len(rows) % 3}
-    by_arrow = moving_or_requested(table, requested).tolist()
+    by_arrow = being_reassigned_or_requested(table, requested).tolist()
     requests = spark.createDataFrame(
         [(*key, [1, 2]) for key in sorted(requested)], "topic string, partition int, replicas array<int>"
     )
     with_topic = frame.selectExpr("'t' AS topic", "*").transform(with_requests, requests)
-    by_spark = {row["partition"] for row in with_topic.where(is_moving_or_requested()).collect()}
+    by_spark = {row["partition"] for row in with_topic.where(is_being_reassigned_or_requested()).collect()}
     assert by_spark == {number for number, mark in enumerate(by_arrow) if mark}

@@ -35,7 +35,7 @@ from schemas.current_state import (
     Targets,
     TopicSettings,
 )
-from schemas.replica_assignment import is_reassigned, target
+from schemas.replica_assignment import is_being_reassigned, target
 from schemas.rows import Change, Key, Operation
 from schemas.znode_codecs import (
     FORBIDDEN,
@@ -185,5 +185,5 @@ def _moving(topic: str, assignment: Assignment) -> dict[Key, list[int]]:
     return {
         (topic, number): target(assignment.partitions[number], removing.get(number, []))
         for number in sorted(adding.keys() | removing.keys())
-        if is_reassigned(adding.get(number), removing.get(number))
+        if is_being_reassigned(adding.get(number), removing.get(number))
     }

@@ -86,7 +86,7 @@ def _refusal(api_context: AdminApiContext, key: Key, replicas: Sequence[int] | N
         return NO_TOPIC
     if replicas is None:
         none = ApiError(AdminError.NO_REASSIGNMENT_IN_PROGRESS, reasons.NOT_BEING_REASSIGNED.render())
-        return None if row.is_moving or key in api_context.context.requested(RequestKind.REASSIGN) else none
+        return None if row.is_being_reassigned or key in api_context.context.requested(RequestKind.REASSIGN) else none
     if not is_broker_list(replicas):
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, reasons.NOT_BROKER_IDS.render(replicas=replicas))
     if dead := without(replicas, {*api_context.context.live}):

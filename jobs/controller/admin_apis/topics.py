@@ -34,7 +34,7 @@ from planner.rules.replica_placement import place_replicas, start_of_round
 from schemas import reasons
 from schemas.broker_configs import CREATE_POLICY
 from schemas.enums import METADATA_TOPIC
-from schemas.replica_assignment import is_reassigned
+from schemas.replica_assignment import is_being_reassigned
 from schemas.rows import Key
 from schemas.topic_configs import DELETION_ENABLED, boolean, config_name_faults, conflicts, value_faults
 from schemas.znode_codecs import (
@@ -268,7 +268,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
             AdminError.POLICY_VIOLATION, reasons.CANNOT_BE_DECODED.render(path=topic_path(name), fault=error)
         ) from None
     present = assignment.partitions
-    if is_reassigned(assignment.adding_replicas, assignment.removing_replicas):
+    if is_being_reassigned(assignment.adding_replicas, assignment.removing_replicas):
         raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, reasons.TOPIC_REASSIGNED.render(topic=name))
     if count <= len(present):
         raise RefusedRequestError(

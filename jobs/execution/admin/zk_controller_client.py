@@ -217,7 +217,7 @@ class ZkReassignmentOverride:
 def _may_be_led_back(topic: CurrentTopic, partition: int, target: Sequence[int]) -> bool:
     """Return whether a partition is moving, or has these replicas in another order."""
     assignment = topic.assigned(partition)
-    return assignment is not None and (assignment.is_moving or {*assignment.replicas} == {*target})
+    return assignment is not None and (assignment.is_being_reassigned or {*assignment.replicas} == {*target})
 
 
 def _poll_codes(read_codes: Callable[[], _Codes], expected: int) -> _Codes:

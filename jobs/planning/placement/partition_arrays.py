@@ -98,7 +98,7 @@ def read_partitions(tables: SnapshotTables, scope: Scope) -> NamedPartitions:
         _refuse_nothing(scope, names, unread_in(tables.warehouse, tables.snapshot), tables.snapshot.snapshot_id)
     deleted = _being_deleted(tables)
     bar = _by_number([name in deleted for name in names], number) | ~_understood(rows)
-    bar |= StoredRows(rows).is_reassigned()
+    bar |= StoredRows(rows).is_being_reassigned()
     bar |= _requested(tables, rows) | ~_led(tables, rows)
     replicas = lists_of(rows["replicas"])
     place_of = np.argsort(np.argsort(np.array(names, dtype=object)))

@@ -7,7 +7,7 @@ from operator import attrgetter
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
-from schemas.replica_assignment import is_reassigned
+from schemas.replica_assignment import is_being_reassigned
 from schemas.rows import Partition, Topic
 from schemas.znode_codecs import MalformedZnodeError, check_topic_name
 
@@ -26,7 +26,7 @@ class ExistingTopic:
     @property
     def moving(self) -> list[int]:
         """Partitions that a running reassignment moves."""
-        return [p.partition for p in self.partitions if is_reassigned(p.adding_replicas, p.removing_replicas)]
+        return [p.partition for p in self.partitions if is_being_reassigned(p.adding_replicas, p.removing_replicas)]
 
 
 def name_fault(topic: str) -> str | None:

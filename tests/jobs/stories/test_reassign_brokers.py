@@ -70,7 +70,7 @@ def committed(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str) -> s
     return done.stderr
 
 
-def is_moving(kafka: KafkaTree, topic: str) -> bool:
+def is_being_reassigned(kafka: KafkaTree, topic: str) -> bool:
     assigned = kafka.assignment(topic)
     return bool(assigned.adding_replicas or assigned.removing_replicas)
 
@@ -90,7 +90,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
 
     with Traffic(cluster.bootstrap, topic) as traffic:
         with commit_process(kafka.hosts, warehouse, plan.plan_id, "--throttle", str(SLOW)) as process:
-            assert eventually(lambda: is_moving(kafka, topic))
+            assert eventually(lambda: is_being_reassigned(kafka, topic))
             process.send_signal(signal.SIGKILL)
             process.wait(20)
         caught = kafka.assignment(topic).partitions
@@ -98,7 +98,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
         sped = {LEADER_RATE: "50000000", FOLLOWER_RATE: "50000000"}
         for broker in (0, 1, 3):
             assert admin.alter_override("broker", str(broker), sped) == 0
-        assert eventually(lambda: not is_moving(kafka, topic))
+        assert eventually(lambda: not is_being_reassigned(kafka, topic))
         for broker in (0, 1, 3):
             assert admin.alter_override("broker", str(broker), dict.fromkeys(sped, str(SLOW))) == 0
         between = kafka.assignment(topic).partitions
@@ -125,10 +125,10 @@ def test_rate_changed_in_mid_move_and_interrupted(
     before = overrides(kafka)
 
     with commit_process(kafka.hosts, warehouse, plan.plan_id, "--throttle", str(SLOW)) as process:
-        assert eventually(lambda: is_moving(kafka, topic))
+        assert eventually(lambda: is_being_reassigned(kafka, topic))
         process.send_signal(signal.SIGTERM)
         stdout, _ = process.communicate(timeout=60)
-    status, moving = surveyor.status(plan.plan_id), is_moving(kafka, topic)
+    status, moving = surveyor.status(plan.plan_id), is_being_reassigned(kafka, topic)
     committed(surveyor, kafka, plan, "--throttle", "50MB/s")
 
     assert (process.returncode, status, moving) == (25, PlanStatus.PARTIAL, True)
@@ -157,7 +157,7 @@ def test_refuses_while_a_foreign_reassignment_runs(
     for broker in (0, 1, 2):
         assert admin.alter_override("broker", str(broker), dict.fromkeys(slow)) == 0
     assert admin.alter_override("topic", topic, dict.fromkeys(theirs)) == 0
-    assert eventually(lambda: not is_moving(kafka, topic))
+    assert eventually(lambda: not is_being_reassigned(kafka, topic))
 
     assert done.exit_code == REFUSED
     assert f"{topic}-1 to [1, 0]" in done.stderr
@@ -193,7 +193,7 @@ def test_two_commits_with_throttles_at_once(kafka: KafkaTree, warehouse: Warehou
         throttled = overrides(kafka)
         with commit_process(kafka.hosts, warehouse, second.plan_id, "--throttle", "30MB/s", script=PATIENT) as two:
             waiting = next(line for line in two.stdout or () if "has the lease of this cluster" in line)
-            still = (overrides(kafka), is_moving(kafka, topic))
+            still = (overrides(kafka), is_being_reassigned(kafka, topic))
             gate.touch()
             one_output, _ = one.communicate(timeout=120)
             two_output, _ = two.communicate(timeout=120)

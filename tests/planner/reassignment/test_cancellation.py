@@ -118,16 +118,16 @@ def test_what_is_cancelled_is_recognised_all_the_way(before: list[int], after: l
     stages = [status_of([leg], now)[0] for now in (ReplicaAssignment(before), moving, cancelled)]
 
     begins = ReassignmentStatus.COMPLETE if before == after else ReassignmentStatus.NOT_STARTED
-    runs = ReassignmentStatus.IN_PROGRESS if moving.is_moving else ReassignmentStatus.COMPLETE
+    runs = ReassignmentStatus.IN_PROGRESS if moving.is_being_reassigned else ReassignmentStatus.COMPLETE
     ends = (
         runs
-        if not moving.is_moving
+        if not moving.is_being_reassigned
         else begins
         if cancelled_replicas(leg) == before
         else ReassignmentStatus.OUT_OF_ORDER
     )
     assert stages == [begins, runs, ends]
-    assert (list(cancelled.replicas), cancelled.is_moving) == (cancelled_replicas(leg), False)
+    assert (list(cancelled.replicas), cancelled.is_being_reassigned) == (cancelled_replicas(leg), False)
 
 
 @given(replicas, replicas, replicas)

@@ -56,7 +56,7 @@ def _assignments(killed: int, survivor: int, other: int) -> dict[str, tuple[list
     }
 
 
-def _is_moving(address: str, broker: int) -> bool:
+def _is_being_reassigned(address: str, broker: int) -> bool:
     """Whether `moving` was asked to move; kafka-python asks any broker that it knows of, also one that was killed."""
     try:
         with connected_admin([address], {}) as asked:
@@ -86,7 +86,7 @@ def killed_broker_story(cluster: EmbeddedKRaftCluster, folder: Path, level: int)
         cluster.nodes[killed].kill()
         settled = AdminClient({"bootstrap.servers": cluster.nodes[survivor].address, "log_level": 0})
         assert eventually(lambda: killed not in settled.list_topics(timeout=20).brokers)
-        assert eventually(lambda: _is_moving(cluster.nodes[survivor].address, killed))
+        assert eventually(lambda: _is_being_reassigned(cluster.nodes[survivor].address, killed))
         assert eventually(lambda: described(cluster, survivor).partitions["moving", 0][1] == [killed, survivor])
         doctor = surveyor.json("doctor")
         surveyor.json("snapshot")
