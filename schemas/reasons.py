@@ -409,6 +409,8 @@ MORE_IN_RACK: Final = Sentence("; most in one rack {before} → {after}")
 NOT_IN_TARGET: Final = Sentence("{target} does not contain it")
 MOVED_IN_TARGET: Final = Sentence("{target} shows it being moved, which is no assignment to return to")
 NO_REPLICAS_IN_TARGET: Final = Sentence("{target} shows no replicas")
+IN_FEWER_RACKS: Final = Sentence("{partitions} in fewer racks than now")
+MORE_IN_ONE_RACK: Final = Sentence("{partitions} more replicas in one rack than so many need")
 NOT_ASKED_FOR: Final = Sentence("no commit of the plan requested it, so the plan moved nothing here")
 
 # znodes on which Kafka's controller fails
@@ -515,6 +517,15 @@ CONFIG_NOT_SET: Final = Sentence("{name} is not set on this topic, so there is n
 TOPIC_NOT_IN_SNAPSHOT: Final = Sentence("the topic is not in snapshot {snapshot}")
 TOPIC_NOT_UNDERSTOOD: Final = Sentence("the topic is not understood; {command}")
 QUEUED_ALREADY: Final = Sentence("queued for deletion already")
+
+# what a plan does not cover
+TOPICS_HIDDEN: Final = Sentence("topics that this client may not describe may be missing")
+NAMES_NOT_UNDERSTOOD: Final = Sentence("{counted} {verb} not understood ({names})")
+MAY_STILL_LEAD: Final = Sentence("{brokers} may still lead {them}")
+MAY_STILL_HOLD: Final = Sentence("{brokers} may still hold replicas of {them}")
+NOT_COUNTED_OR_MOVED: Final = Sentence("no replica of {them} is counted or moved")
+NOTHING_PLANNED: Final = Sentence("nothing is planned for {them}")
+NOT_COVERED: Final = Sentence("{unread}: {meaning}; {command}")
 
 # deletions of topics
 UNKNOWN_TOPIC: Final = Sentence("topic does not exist")

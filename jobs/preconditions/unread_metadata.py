@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from schemas import reasons
 from schemas.enums import PlanKind
 from schemas.rows import HIDDEN_TOPICS, PlanRecord, QuarantinedZnode
 from schemas.text import join_words, pluralise
@@ -54,7 +55,7 @@ class UnreadMetadata:
         >>> UnreadMetadata(may_lack_topics=True).sentence()
         'topics that this client may not describe may be missing'
         """
-        hidden = ["topics that this client may not describe may be missing"] if self.may_lack_topics else []
+        hidden = [reasons.TOPICS_HIDDEN.render()] if self.may_lack_topics else []
         return ", and ".join([*self._named(everything=everything), *hidden])
 
     def _named(self, *, everything: bool) -> Iterator[str]:
@@ -69,8 +70,9 @@ class UnreadMetadata:
         names += self.partitions
         shown = names if everything else names[:MAX_NAMED]
         more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-        is_one = len(names) == 1
-        yield f"{join_words(counted)} {'is' if is_one else 'are'} not understood ({', '.join(shown)}{more})"
+        yield reasons.NAMES_NOT_UNDERSTOOD.render(
+            counted=join_words(counted), verb="is" if len(names) == 1 else "are", names=f"{', '.join(shown)}{more}"
+        )
 
     @property
     def is_one(self) -> bool:
@@ -106,19 +108,24 @@ def unread_warnings(plan: PlanRecord, unread: UnreadMetadata, *, everything: boo
     if not unread or not concerns_unread(plan):
         return []
     meaning = _meaning(plan.kind, plan.options, unread)
-    return [f"{unread.sentence(everything=everything)}: {meaning}; {QUARANTINE_COMMAND}"]
+    return [
+        reasons.NOT_COVERED.render(
+            unread=unread.sentence(everything=everything), meaning=meaning, command=QUARANTINE_COMMAND
+        )
+    ]
 
 
 def _meaning(kind: str, parameters: Mapping[str, Any], unread: UnreadMetadata) -> str:
     them = "it" if unread.is_one else "them"
     if kind == PlanKind.DRAIN:
-        return f"{_brokers(parameters['brokers'])} may still lead {'it' if unread.is_one else 'some of them'}"
+        some = them if unread.is_one else "some of them"
+        return reasons.MAY_STILL_LEAD.render(brokers=_brokers(parameters["brokers"]), them=some)
     emptied = [*parameters.get("remove_brokers", []), *(old for old, _ in parameters.get("replace", []))]
     if emptied:
-        return f"{_brokers(emptied)} may still hold replicas of {them}"
+        return reasons.MAY_STILL_HOLD.render(brokers=_brokers(emptied), them=them)
     if kind == PlanKind.REASSIGN:
-        return f"no replica of {them} is counted or moved"
-    return f"nothing is planned for {them}"
+        return reasons.NOT_COUNTED_OR_MOVED.render(them=them)
+    return reasons.NOTHING_PLANNED.render(them=them)
 
 
 def _brokers(ids: Sequence[int]) -> str:
