@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 
 from jobs.core.errors import RefusedError
 from jobs.planning.plan_draft import PlanDraft, Planner
-from jobs.planning.planning_tables import partitions_with_requests
+from jobs.planning.planning_tables import PlanningTables, partitions_with_requests
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty, refuse_unversioned
-from jobs.runtime.console import log
+from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from planner.leadership.drain_changes import drain_changes, drain_rejections
 from planner.leadership.undrain_changes import (
@@ -24,19 +24,19 @@ from planner.leadership.undrain_changes import (
     undrain_targets,
 )
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
-from schemas.rows import Broker, DrainedBroker, PlanRecord, Snapshot
+from schemas.rows import Broker, DrainedBroker, PlanRecord
 from schemas.text import MAX_PARTITIONS_NAMED, join_ids
 
 
 def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
     """Plan that brokers lead no partition; refused if partitions would go offline, unless that is allowed."""
 
-    def planner(tables: SnapshotTables) -> PlanDraft:
+    def planner(tables: PlanningTables) -> PlanDraft:
         refuse_empty(tables.snapshot)
         if mode is DrainMode.RESIDENT:
             refuse_unversioned(tables.snapshot, "plan drain --mode resident", "omit --mode")
         brokers = live_brokers_as_of(settings.warehouse, tables.snapshot)
-        ids = _drainable(requested, brokers, tables.snapshot.snapshot_id)
+        ids = _drainable(requested, brokers, tables)
         _refuse_no_leaders(ids, brokers, drained_brokers(settings.warehouse), tables.snapshot.snapshot_id)
         frames = partitions_with_requests(tables), tables["topics"], tables["brokers"]
         rejections = drain_rejections(*frames, ids, mode).localCheckpoint()
@@ -54,9 +54,9 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
 def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
     """Plan that drained brokers may lead again."""
 
-    def planner(tables: SnapshotTables) -> PlanDraft:
+    def planner(tables: PlanningTables) -> PlanDraft:
         drained = {row.broker_id: row for row in settings.warehouse.typed_rows(DrainedBroker)}
-        ids = _drained_among(requested, drained, tables.snapshot)
+        ids = _drained_among(requested, drained, tables)
         frames = partitions_with_requests(tables), tables["topics"], not_drained(tables["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:
             changes, rejections = restart_changes(*frames, ids), restart_rejections(*frames, ids)
@@ -68,16 +68,16 @@ def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
     return planner
 
 
-def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) -> list[int]:
+def _drainable(ids: Sequence[int], brokers: Sequence[Broker], tables: PlanningTables) -> list[int]:
     """Return the brokers that can be drained; a dead broker leads nothing, so it is an error only if all are dead."""
     understood = {row.broker_id: row.understood for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
     live = join_ids(sorted(understood)) or "none"
     reason = (
-        f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {live}. "
+        f"--brokers: {', '.join(gone)} not alive in snapshot {tables.snapshot.snapshot_id}; alive are {live}. "
         "For dead brokers, run `surveyor status`"
     )
-    ids = _keep_concerned(ids, understood, reason)
+    ids = _keep_concerned(ids, understood, reason, tables.log)
     not_understood = [str(broker) for broker in ids if not understood[broker]]
     if not_understood:
         raise RefusedError(
@@ -87,7 +87,7 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
     return ids
 
 
-def _keep_concerned(ids: Sequence[int], concerned: Container[int], reason: str) -> list[int]:
+def _keep_concerned(ids: Sequence[int], concerned: Container[int], reason: str, log: LogLine) -> list[int]:
     """Return the ids that are concerned and log why others are left out; raise RefusedError if none is left."""
     rest = [broker for broker in ids if broker in concerned]
     if not rest:
@@ -109,7 +109,7 @@ def _refuse_no_leaders(
         )
 
 
-def _drained_among(ids: Sequence[int], drained: Mapping[int, DrainedBroker], snapshot: Snapshot) -> list[int]:
+def _drained_among(ids: Sequence[int], drained: Mapping[int, DrainedBroker], tables: PlanningTables) -> list[int]:
     """Return the brokers that are drained, as the snapshot has them."""
     not_drained_ids = [str(broker) for broker in ids if broker not in drained]
     drained_ids = join_ids(sorted(drained)) or "none"
@@ -117,7 +117,8 @@ def _drained_among(ids: Sequence[int], drained: Mapping[int, DrainedBroker], sna
         f"--brokers: {', '.join(not_drained_ids)} not drained; drained are {drained_ids}. "
         "A drain is active once its commit has begun; in resident mode it ends when another controller takes over"
     )
-    ids = _keep_concerned(ids, drained, reason)
+    ids = _keep_concerned(ids, drained, reason, tables.log)
+    snapshot = tables.snapshot
     later = [str(broker) for broker in ids if drained[broker].since > snapshot.taken_at]
     if later:
         raise RefusedError(

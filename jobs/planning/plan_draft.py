@@ -39,9 +39,8 @@ from jobs.repositories.plans.names import (
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, PlanRows, plan_condition
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.store import result_of, store
-from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot, live_brokers_as_of
-from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.console import CommandResult, LogLine, Result
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -87,7 +86,7 @@ class PlanDraft:
     """Why the plan must not be committed; it is stored anyway, for review."""
 
 
-Planner = Callable[[SnapshotTables], PlanDraft]
+Planner = Callable[[PlanningTables], PlanDraft]
 
 
 def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> CommandResult:
@@ -117,7 +116,7 @@ def make_plan(
     warehouse, alias, snapshot_id = settings.warehouse, Alias(options.name, options.replace_name), options.snapshot_id
     if options.refresh:
         _refuse_taken_name(warehouse, alias)
-    snapshot = find_snapshot(warehouse, _refreshed(settings, source) if options.refresh else snapshot_id)
+    snapshot = find_snapshot(warehouse, _refreshed(settings, source, options.log) if options.refresh else snapshot_id)
     existing = None if alias.replaces else plan_named(warehouse, alias.name)
     if existing and alias.name and snapshot_id is None:
         refuse_older(existing, alias.name, snapshot.snapshot_id)
@@ -127,10 +126,10 @@ def make_plan(
     session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))
     tables = SparkWarehouse(session, warehouse, one_task=session.one_task)
     with progress("planning", lambda: session.doing):
-        planned = planner(PlanningTables(tables, snapshot))
+        planned = planner(PlanningTables(tables, snapshot, options.log))
         if existing and alias.name:
             refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
-            log(f"surveyor: {alias.name} is this plan already, on snapshot {existing.snapshot_id}")
+            options.log(f"surveyor: {alias.name} is this plan already, on snapshot {existing.snapshot_id}")
             return _result(existing, alias)
         # a refused plan takes no name, so that the next attempt can have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
@@ -151,12 +150,12 @@ def _refuse_taken_name(warehouse: Warehouse, alias: Alias) -> None:
         refuse_refresh(existing, alias.name)
 
 
-def _refreshed(settings: Settings, source: ClusterSource | None) -> int:
+def _refreshed(settings: Settings, source: ClusterSource | None, log: LogLine) -> int:
     """Take a snapshot and return its id; an error of the snapshot also fails the plan."""
     taken = (
-        take_snapshot(settings, _refuse_migrating)
+        take_snapshot(settings, log, _refuse_migrating)
         if source is None
-        else take_snapshot_of(settings, source, _refuse_migrating)
+        else take_snapshot_of(settings, source, log, _refuse_migrating)
     )
     log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     return taken.row.snapshot_id

@@ -3,12 +3,16 @@
 In addition to the snapshot a plan reads the current drained brokers and the replicas whose log dir failed.
 """
 
+import logging
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of, topics_before
+from jobs.runtime.console import LogLine
 from planner.columns.broker_sets import with_drained, with_failed
 from planner.history.lost_states import filter_same_topic, last_known_states
 from planner.reassignment.pending_requests import with_requests
@@ -16,8 +20,16 @@ from schemas.enums import RequestKind
 from schemas.rows import DrainedBroker, Partition, ZnodeRequest
 
 
+def discard(_line: str, _level: int = logging.INFO, /) -> None:
+    """Log nothing, for readers that make no plan."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanningTables(SnapshotTables):
     """The tables of a snapshot; brokers with their current drain mode, partitions with failed log dirs."""
+
+    log: LogLine = discard
+    """Gets what the user should know of the plan, besides its rows."""
 
     def __getitem__(self, table: str) -> DataFrame:
         rows = SnapshotTables.__getitem__(self, table)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jobs.core.errors import UsageError
-from jobs.runtime.console import CommandResult
+from jobs.runtime.console import CommandResult, LogLine, log
 from jobs.runtime.fleet import Fleet, FleetSummary, Parallel, run_on_fleet
 from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, on_spark
 from jobs.runtime.settings import FLEET_OPTIONS, Settings
@@ -33,6 +33,8 @@ class PlanOptions:
     detailed: bool = False
     command: str | None = None
     """The typed command, as formatted by `stated_command`."""
+    log: LogLine
+    """Gets what the user should know of the snapshot and the plan, besides the result."""
 
 
 _FIGURES: Final = ("snapshot_id", "plan_id", "name", "status", "changes", "operations", "moves", "rejected")
@@ -88,6 +90,7 @@ def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) 
             name=name,
             replace_name=replace_name,
             detailed=detailed_exitcode,
+            log=log,
         )
         grouped = {
             name: group(**{field.name: own.pop(field.name) for field in fields(group)})

@@ -20,7 +20,7 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource, ConfigDefaults
 from jobs.adapters.spark.session import task_progress
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
-from jobs.runtime.console import log
+from jobs.runtime.console import LogLine
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.staging import Tally, stage_topics
@@ -100,13 +100,15 @@ def _request_broker_configs(
     return response
 
 
-def stage(source: ClusterSource, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
+def stage(
+    source: ClusterSource, tables: SparkWarehouse, small: DriverMetadata, phases: Phases, log: LogLine
+) -> StagedMetadata:
     """Stage topics and partitions, then wait for the broker configs, which have a time limit."""
     with phases.of("read", "reading topics and partitions", partial(task_progress, tables.spark)):
         staged, tallies = stage_topics(source, tables, tiny=small.tiny)
         configs = small.configs.result()
     counts = _counts(phases, tallies)
-    _warn_of_silent_brokers(configs)
+    _warn_of_silent_brokers(configs, log)
     quarantine = _quarantine(staged) if "quarantine" in counts else []
     end = source.read_end()
     for warning in end.warnings:
@@ -129,7 +131,7 @@ def _counts(phases: Phases, tallies: Sequence[Tally]) -> dict[str, int]:
     return {kind: tally.rows for kind, tally in kinds.items()}
 
 
-def _warn_of_silent_brokers(configs: list[BrokerConfig]) -> None:
+def _warn_of_silent_brokers(configs: list[BrokerConfig], log: LogLine) -> None:
     answered = {row.broker_id for row in configs if row.name.startswith("api.") and not row.assumed}
     silent = {row.broker_id for row in configs} - answered
     if silent:

@@ -18,8 +18,9 @@ from jobs.adapters.zookeeper.controllership import Controllership, controllershi
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.execution.batch.fenced_writer import MAX_BATCH_CHANGES
 from jobs.planning.plan_draft import PlanDraft, make_plan
+from jobs.planning.planning_tables import PlanningTables
 from jobs.planning.reconcile import plan_reconcile
-from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.runtime.console import log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
@@ -101,11 +102,11 @@ def _against_scan(settings: Settings, stored: DataFrame, partitions: int, rounds
 def _stored_plan(settings: Settings, number: int) -> None:
     """Plan and store; another parameter each time, for a plan that is known is not written again."""
 
-    def planner(tables: SnapshotTables) -> PlanDraft:
+    def planner(tables: PlanningTables) -> PlanDraft:
         due = plan_reconcile(tables)
         return replace(due, parameters={**due.parameters, "round": number})
 
-    made = make_plan(settings, PlanOptions(), planner)
+    made = make_plan(settings, PlanOptions(log=log), planner)
     assert made["changes"], "a dead broker, and nothing to do"
 
 

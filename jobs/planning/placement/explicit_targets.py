@@ -17,7 +17,7 @@ from jobs.planning.placement.optimise import evaluate_targets
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.planning.placement.placement_options import PlacementLimits, stated_caps
 from jobs.planning.plan_draft import PlanDraft, Planner
-from jobs.planning.planning_tables import partitions_with_requests
+from jobs.planning.planning_tables import PlanningTables, partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.input_files import read_reassignment
@@ -47,7 +47,7 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
         **stated_caps(limits.caps),
     }
 
-    def planner(tables: SnapshotTables) -> PlanDraft:
+    def planner(tables: PlanningTables) -> PlanDraft:
         return _draft_of(tables, StatedTargets(rows=tables.targets(targets), parameters=stated), limits)
 
     return planner
@@ -62,7 +62,7 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
         )
     stated = {"to_snapshot": snapshot_id, **limits.stated}
 
-    def planner(tables: SnapshotTables) -> PlanDraft:
+    def planner(tables: PlanningTables) -> PlanDraft:
         past = _snapshot_targets(tables, snapshot_id, limits.scope())
         frames = partitions_with_requests(tables), tables["topics"], tables["brokers"]
         held = reassignment_rejections(past.targets, *frames).localCheckpoint()
@@ -72,7 +72,7 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
     return planner
 
 
-def _draft_of(tables: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> PlanDraft:
+def _draft_of(tables: PlanningTables, targets: StatedTargets, limits: PlacementLimits) -> PlanDraft:
     lint = Lint(
         factor_may_change=True,
         rack_aware=limits.rack_aware,
@@ -102,14 +102,14 @@ class _SnapshotTargets:
     held: DataFrame
 
 
-def _snapshot_targets(tables: SnapshotTables, snapshot_id: int, scope: Scope) -> _SnapshotTargets:
+def _snapshot_targets(tables: PlanningTables, snapshot_id: int, scope: Scope) -> _SnapshotTargets:
     """Compare two snapshots; raise UsageError for a missing snapshot, RefusedError if the scope is empty."""
     then = SnapshotTables(tables.spark_warehouse, find_snapshot(tables.warehouse, snapshot_id))
-    both = {"then": then, "now": tables}
+    both: dict[str, SnapshotTables] = {"then": then, "now": tables}
     topic_names = {
         when: {row.topic for row in tables["topics"].select("topic").collect()} for when, tables in both.items()
     }
-    inside = scope.among(topic_names["then"] | topic_names["now"])
+    inside = scope.among(topic_names["then"] | topic_names["now"], tables.log)
     frames = {when: _in_scope(tables, topic_names[when], inside) for when, tables in both.items()}
     if not any(topics.count() for topics in frames.values()):
         raise RefusedError(f"no topic of snapshots {snapshot_id} and {tables.snapshot.snapshot_id} is requested")

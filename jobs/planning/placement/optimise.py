@@ -18,12 +18,13 @@ from pyspark.sql import DataFrame
 from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.planning.placement.weights import Weights
+from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, unread_in
-from jobs.runtime.console import log
+from jobs.runtime.console import LogLine
 from planner.columns.change_rows import as_rejections
 from planner.placement.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
 from planner.placement.solve import evaluate_given, place
@@ -86,7 +87,7 @@ class PlacementResult:
     waves: int = 1
 
 
-def optimise(tables: SnapshotTables, request: PlacementRequest, weights: Weights | None = None) -> PlacementResult:
+def optimise(tables: PlanningTables, request: PlacementRequest, weights: Weights | None = None) -> PlacementResult:
     """Run the optimiser on a snapshot; raise RefusedError if no placement keeps the rules.
 
     With `weights`, bytes are balanced instead of replicas.
@@ -128,7 +129,7 @@ def optimise(tables: SnapshotTables, request: PlacementRequest, weights: Weights
     )
 
 
-def evaluate_targets(tables: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
+def evaluate_targets(tables: PlanningTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
     """Compute the result of targets (topic, partition, replicas) that passed the lint: they exist and are unique."""
     cluster = read_partitions(tables, Scope())
     current = cluster.partitions.replicas
@@ -230,7 +231,7 @@ def _concerned_brokers(unknown: AbstractSet[int], partitions: Partitions, placem
     return sorted(unknown & set(np.unique(partitions.replicas[placement.changed]).tolist()))
 
 
-def _brokers(tables: SnapshotTables, request: PlacementRequest, partitions: Partitions) -> tuple[Brokers, set[int]]:
+def _brokers(tables: PlanningTables, request: PlacementRequest, partitions: Partitions) -> tuple[Brokers, set[int]]:
     """Return all brokers that are registered or hold a replica, and the brokers without a known rack.
 
     A dead broker is in the rack in which it was last seen. If no broker has a rack, none counts as unknown.
@@ -239,7 +240,7 @@ def _brokers(tables: SnapshotTables, request: PlacementRequest, partitions: Part
     holding = set(np.unique(partitions.replicas[partitions.replicas != NO_BROKER]).tolist())
     ids = sorted(holding | registered.keys())
     emptied = request.emptied if request.only is None else frozenset(ids) - request.only
-    _refuse_unknown(request, ids)
+    _refuse_unknown(request, ids, tables.log)
     live = {broker for broker, row in registered.items() if row.understood}
     may_hold = live - drained_brokers(tables.warehouse) - emptied
     all_registered = rows_as_of(tables.warehouse, tables.snapshot, Broker)
@@ -261,7 +262,7 @@ def _refuse_too_many(goal: PlacementGoal, brokers: int) -> None:
         raise RefusedError(f"--replication-factor {factor}: only {pluralise(brokers, 'broker')} may hold replicas")
 
 
-def _refuse_unknown(request: PlacementRequest, known_brokers: list[int]) -> None:
+def _refuse_unknown(request: PlacementRequest, known_brokers: list[int], log: LogLine) -> None:
     """Raise RefusedError unless a broker to be emptied is known; unknown ones have nothing to move."""
     unknown = request.emptied.difference(known_brokers)
     if not unknown:

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError
-from jobs.planning.planning_tables import requests_of
+from jobs.planning.planning_tables import PlanningTables, requests_of
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, UnreadMetadata
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of, unread_in
-from jobs.runtime.console import log
+from jobs.runtime.console import LogLine
 from planner.placement.replica_arrays import is_in_row, padded
 from planner.placement.types import NO_BROKER, Bools, Ints, Partitions
 from schemas.enums import NO_LEADER
@@ -48,15 +48,15 @@ class Scope:
     topics: re.Pattern[str] | None = None
     exclude: re.Pattern[str] | None = None
 
-    def among(self, names: Collection[str]) -> set[str]:
-        """Return the topics of these names that may change.
+    def among(self, names: Collection[str], log: LogLine | None = None) -> set[str]:
+        """Return the topics of these names that may change; `log` gets a line if `exclude` matches none of them.
 
         >>> sorted(Scope(topics=re.compile("pay.v1")).among(["pay.v1", "pay_v1"]))
         ['pay.v1']
         """
         chosen = set(names) if self.topics is None else matching(self.topics, names)
         excluded = set() if self.exclude is None else matching(self.exclude, names)
-        if self.exclude is not None and not excluded:
+        if self.exclude is not None and not excluded and log is not None:
             log(f"surveyor: --exclude {self.exclude.pattern!r} matches no topic")
         return (chosen if self.named is None else chosen & self.named) - excluded
 
@@ -86,13 +86,13 @@ class NamedPartitions:
     leader: Ints
 
 
-def read_partitions(tables: SnapshotTables, scope: Scope) -> NamedPartitions:
+def read_partitions(tables: PlanningTables, scope: Scope) -> NamedPartitions:
     """Read the partitions of a snapshot; raise RefusedError if the scope is empty."""
     rows = table_as_of(tables.warehouse, tables.snapshot, "partitions", columns=SOURCE_COLUMNS)
     encoded = rows["topic"].combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
     number = encoded.indices.to_numpy(zero_copy_only=False)
-    inside = scope.among(names)
+    inside = scope.among(names, tables.log)
     in_scope = _by_number([name in inside for name in names], number)
     if not in_scope.any():
         _refuse_nothing(scope, names, unread_in(tables.warehouse, tables.snapshot), tables.snapshot.snapshot_id)

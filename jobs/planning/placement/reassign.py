@@ -17,7 +17,7 @@ from jobs.planning.placement.optimise import optimise
 from jobs.planning.placement.placement_options import PlacementLimits, StatedRequest, read_request
 from jobs.planning.placement.weights import Weights, read_size_file
 from jobs.planning.plan_draft import PlanDraft, Planner
-from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.planning.planning_tables import PlanningTables
 
 _EXPLICIT: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {
     FROM_FILE: from_file,
@@ -57,7 +57,7 @@ def _optimised(stated: StatedRequest, weights: Weights | None) -> Planner:
         below_min_isr=stated.limits.allow_below_min_isr,
     )
 
-    def planner(tables: SnapshotTables) -> PlanDraft:
+    def planner(tables: PlanningTables) -> PlanDraft:
         stated.refuse_unable(tables)
         optimised = optimise(tables, request, weights)
         checks = replace(lint, given_up=optimised.given_up, may_hold=optimised.may_hold)

@@ -21,12 +21,11 @@ import pyarrow.compute as pc
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_decoding import read_text_file
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
-from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.runtime.console import log
+from jobs.planning.planning_tables import PlanningTables
+from jobs.runtime.console import LogLine
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 from planner.placement.types import NO_BROKER, Ints, Partitions
 from schemas.text import MAX_PARTITIONS_NAMED
@@ -71,19 +70,19 @@ class Weights:
     path: Path | None = None
     file: pa.Table | None = None
 
-    def weighed(self, tables: SnapshotTables, cluster: NamedPartitions) -> tuple[NamedPartitions, dict[str, Any]]:
+    def weighed(self, tables: PlanningTables, cluster: NamedPartitions) -> tuple[NamedPartitions, dict[str, Any]]:
         """Return the partitions with their weights, and the figures about them for the plan.
 
         Raise RefusedError if a file names only unknown partitions, and if no size is known at all.
         """
         if self.file is None:
-            sizes = _largest_logs(tables.warehouse, cluster)
+            sizes = _largest_logs(tables, cluster)
         else:
-            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {tables.snapshot.snapshot_id}")
+            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {tables.snapshot.snapshot_id}", tables.log)
         weights, assumed = fill_unknown(sizes, cluster.partitions.topic)
         _refuse_too_large(weights, cluster.partitions)
         if assumed:
-            log(
+            tables.log(
                 f"surveyor: {assumed} of {len(weights)} partitions have no size; each counts as the mean of its topic, "
                 "or of all where its topic has none",
             )
@@ -116,8 +115,8 @@ def digest(weights: Ints, partitions: Partitions) -> str:
     return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGEST_LENGTH]
 
 
-def _largest_logs(warehouse: Warehouse, cluster: NamedPartitions) -> Ints:
-    logs = warehouse.read(
+def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
+    logs = tables.warehouse.read(
         "sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes", "taken_at"]
     )
     rows = rows_of(logs, cluster.names)
@@ -126,11 +125,12 @@ def _largest_logs(warehouse: Warehouse, cluster: NamedPartitions) -> Ints:
     counts = (rows != NO_BROKER) & assigned.any(axis=1)
     if counts.any():
         taken = pc.min_max(logs["taken_at"].filter(pa.array(counts))).as_py()
-        log(f"surveyor: sizes taken from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC")
+        times = f"from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
+        tables.log(f"surveyor: sizes taken {times}")
     return _max_by_row(rows[counts], logs["bytes"].to_numpy()[counts], cluster.names.num_rows)
 
 
-def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
+def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str, log: LogLine) -> Ints:
     rows = rows_of(sizes, cluster.names)
     unknown = np.flatnonzero(rows == NO_BROKER)
     if len(unknown):
