@@ -298,13 +298,7 @@ def settings_from(
         sources.prefer("log_level", log_level, conf.log_level, notify=lambda _: None),
         sources.prefer("log_format", log_format, conf.log_format, notify=lambda _: None),
     )
-    if warehouse == "":
-        raise UsageError("--warehouse names no folder: give the name of one, or leave the option out")
-    folder = sources.prefer("warehouse", warehouse, conf.warehouse)
-    places = sources.places({"warehouse": folder}, {"warehouse": conf.warehouse}, str(conf_path))
-    folder = folder or DEFAULT_WAREHOUSE
-    with option_places(places):
-        refuse_invalid_path(folder)
+    folder, places = _warehouse_folder(sources, warehouse, conf)
     if remote is not None:
         address(remote, "--remote" if "remote" in sources.typed else REMOTE)
         folder = absolute(folder)
@@ -317,58 +311,81 @@ def settings_from(
         Settings, warehouse_uri=folder, as_json=as_json or output is Output.JSON, remote=remote, output=output
     )
     if fleet:
-        _refuse_single_cluster_options(sources.typed)
-        if not conf.clusters:
-            raise UsageError(f"--all takes the clusters of {sources.conf_file}; give one with [clusters.NAME] sections")
-        if zookeeper is not None:
-            log(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
-        if bootstrap_servers is not None:
-            log(
-                f"surveyor: --all takes the clusters of {conf_path}, not {bootstrap_servers} of "
-                "SURVEYOR_BOOTSTRAP_SERVERS"
-            )
-        members = tuple(
-            of_command(
-                cluster=name,
-                conf=known,
-                as_json=True,
-                typed=_typed_for(name, sources.typed),
-                places=places | _places_in(_section(conf_path, name)) | {CONF: _section(conf_path, name)},
-                conf_section=_section(conf_path, name),
-            )
-            for name, known in sorted(conf.clusters.items())
-        )
-        return of_command(
-            cluster=cluster,
-            conf=ClusterConf(),
-            result_file=result_file,
-            fleet=members,
-            typed=sources.typed,
-            places=places | _places_in(f"its section of {conf_path}"),
-        )
-    cluster_conf = _conf_of(cluster, conf.clusters, sources.conf_file)
-    section = _section(conf_path, cluster)
-    stored = {name: getattr(cluster_conf, name) for name in _CLUSTER_OPTIONS}
-    chosen_address = sources.address(addresses, cluster_conf)
-    cluster_conf = cluster_conf.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
-    given = {
-        **chosen_address,
-        "zookeeper_config": sources.prefer("zookeeper_config", zookeeper_config, cluster_conf.zookeeper_config),
-        "command_config": sources.prefer("command_config", command_config, cluster_conf.command_config),
-    }
-    flags = {key: value for key, value in given.items() if value is not None}
-    chosen_conf = cluster_conf.model_copy(update=flags)
-    chosen = {name: getattr(chosen_conf, name) for name in _CLUSTER_OPTIONS}
-    places |= sources.places(chosen, stored, section)
-    if conf_path is not None:
-        places[CONF] = section
+        members = _fleet_members(sources, conf, addresses, places, of_command)
+        section, cluster_conf = f"its section of {conf_path}", ClusterConf()
+        places |= _places_in(section)
+    else:
+        members = ()
+        configs = {"zookeeper_config": zookeeper_config, "command_config": command_config}
+        stored = _conf_of(cluster, conf.clusters, sources.conf_file)
+        cluster_conf = _merged_conf(sources, stored, addresses, configs)
+        places |= _places_of(sources, cluster_conf, stored, _section(conf_path, cluster))
     return of_command(
-        cluster=cluster,
-        conf=chosen_conf,
-        result_file=result_file,
-        typed=sources.typed,
-        places=places,
+        cluster=cluster, conf=cluster_conf, result_file=result_file, fleet=members, typed=sources.typed, places=places
     )
+
+
+def _warehouse_folder(sources: "Sources", warehouse: str | None, conf: Conf) -> tuple[str, dict[str, str]]:
+    """Return the folder of the warehouse, and its place for messages; raise UsageError if it cannot be a warehouse."""
+    if warehouse == "":
+        raise UsageError("--warehouse names no folder: give the name of one, or leave the option out")
+    folder = sources.prefer("warehouse", warehouse, conf.warehouse)
+    places = sources.places({"warehouse": folder}, {"warehouse": conf.warehouse}, str(sources.conf_path))
+    folder = folder or DEFAULT_WAREHOUSE
+    with option_places(places):
+        refuse_invalid_path(folder)
+    return folder, places
+
+
+def _fleet_members(
+    sources: "Sources",
+    conf: Conf,
+    addresses: Mapping[str, str | None],
+    places: Mapping[str, str],
+    of_command: Callable[..., Settings],
+) -> tuple[Settings, ...]:
+    """Return the settings of each cluster of the file; raise UsageError if there is none, or for one cluster's option.
+
+    Addresses of the environment are not used, and a line says so.
+    """
+    _refuse_single_cluster_options(sources.typed)
+    if not conf.clusters:
+        raise UsageError(f"--all takes the clusters of {sources.conf_file}; give one with [clusters.NAME] sections")
+    for name, servers in addresses.items():
+        if servers is not None:
+            variable = VARIABLES[ADDRESS_OPTIONS[name]]
+            log(f"surveyor: --all takes the clusters of {sources.conf_path}, not {servers} of {variable}")
+    sections = {name: _section(sources.conf_path, name) for name in conf.clusters}
+    return tuple(
+        of_command(
+            cluster=name,
+            conf=known,
+            as_json=True,
+            typed=_typed_for(name, sources.typed),
+            places={**places, **_places_in(sections[name]), CONF: sections[name]},
+            conf_section=sections[name],
+        )
+        for name, known in sorted(conf.clusters.items())
+    )
+
+
+def _merged_conf(
+    sources: "Sources", stored: ClusterConf, addresses: Mapping[str, str | None], configs: Mapping[str, Path | None]
+) -> ClusterConf:
+    """Return the section of a cluster with the values of options and environment that are preferred to it."""
+    chosen = {
+        **sources.address(addresses, stored),
+        **{name: sources.prefer(name, value, getattr(stored, name)) for name, value in configs.items()},
+    }
+    without_address = stored.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
+    return without_address.model_copy(update={name: value for name, value in chosen.items() if value is not None})
+
+
+def _places_of(sources: "Sources", merged: ClusterConf, stored: ClusterConf, section: str) -> dict[str, str]:
+    """Return where the options of a cluster come from, for messages."""
+    chosen, in_file = ({name: getattr(conf, name) for name in _CLUSTER_OPTIONS} for conf in (merged, stored))
+    places = sources.places(chosen, in_file, section)
+    return places if sources.conf_path is None else places | {CONF: section}
 
 
 def _conf_of(cluster: str, sections: Mapping[str, ClusterConf], conf_file: str) -> ClusterConf:
