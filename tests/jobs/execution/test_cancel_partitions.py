@@ -378,7 +378,7 @@ def test_concurrently_changed_request_is_read_again(
     [
         (["--partitions", "orders"], "expected TOPIC-NUMBER[,TOPIC-NUMBER...], as in orders-0,orders-1"),
         (["moves", "--partitions", "t-0"], "given: PLAN and --partitions"),
-        ([], "give the plan to cancel (`surveyor show plans` lists them), or --partitions"),
+        ([], "give the plan to cancel (`surveyor show plans --"),
     ],
 )
 def test_usage(tree: KafkaTree, surveyor: Surveyor, arguments: list[str], words: str) -> None:

@@ -74,9 +74,10 @@ def test_a_folder_that_is_no_warehouse(tmp_path: Path) -> None:
 def test_what_spark_refuses_is_one_line(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the metastore may not read the bucket."""
 
-    def refuse(statement: str) -> None:
+    def refuse(statement: str) -> SimpleNamespace:
         if "`plans`" in statement:
             raise PySparkException("[DENIED] no access to the bucket\n\tat org.apache.hadoop")
+        return SimpleNamespace(collect=list)
 
     monkeypatch.setattr("jobs.sql_views.catalog.start_session", lambda *_, **__: SimpleNamespace(sql=refuse))
 
@@ -85,3 +86,25 @@ def test_what_spark_refuses_is_one_line(surveyor: Surveyor, monkeypatch: pytest.
     assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (1, "", 1)
     statement = f"CREATE TABLE IF NOT EXISTS `surveyor`.`plans` USING DELTA LOCATION '{surveyor.folder}/plans'"
     assert f"Spark refused {statement}: [DENIED] no access to the bucket; what precedes it is registered" in ran.stderr
+
+
+def test_a_name_of_another_warehouse_is_refused(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CREATE TABLE IF NOT EXISTS would keep it, and queries would read the other warehouse."""
+    own, other = f"file:{surveyor.folder}/snapshots", "s3://elsewhere/surveyor/plans"
+    rows = [
+        {"tableName": table, "information": f"Type: EXTERNAL\nLocation: {location}\nProvider: delta\n"}
+        for table, location in {"snapshots": own, "plans": other}.items()
+    ]
+    ran_statements = list[str]()
+
+    def run(statement: str) -> SimpleNamespace:
+        ran_statements.append(statement)
+        return SimpleNamespace(collect=lambda: rows)
+
+    monkeypatch.setattr("jobs.sql_views.catalog.start_session", lambda *_, **__: SimpleNamespace(sql=run))
+
+    ran = surveyor("catalog", "--metastore", "thrift://127.0.0.1:9083", "--apply", "--yes")
+
+    assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (23, "", 1)
+    assert f"surveyor.plans is {other}, and this warehouse has {surveyor.folder}/plans; nothing was reg" in ran.stderr
+    assert not [statement for statement in ran_statements if statement.startswith("CREATE TABLE")]

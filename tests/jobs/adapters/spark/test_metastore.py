@@ -19,14 +19,20 @@ HIVE_SITE = """<configuration>
 </configuration>"""
 
 TWICE = """
+import shutil, sys
 from jobs.entry import main
-for _ in range(2):
+def register():
     try:
         main()
     except SystemExit as ended:
-        assert not ended.code, ended.code
+        return ended.code or 0
+codes = [register(), register()]
+if "://" not in sys.argv[3]:
+    sys.argv[3] = shutil.copytree(sys.argv[3], sys.argv[3] + "-2")
+    codes.append(register())
+assert codes in ([0, 0], [0, 0, 23]), codes
 """
-"""Registers what is registered already, in the JVM of the first time."""
+"""Registers what is registered already, in the JVM of the first time, and then a copy under the same names."""
 
 BY_NAME = """
 import sys
@@ -70,6 +76,8 @@ def test_spark_finds_the_tables_by_name(store: str | None, request: pytest.Fixtu
         python = [sys.executable, "-c", *code]
         ran = subprocess.run(python, capture_output=True, text=True, check=False, cwd=tmp_path, env=variables)
         assert ran.returncode == 0, ran.stderr
+        if store is None and code[0] is TWICE:
+            assert f"is file:{warehouse.uri}/snapshots, and this warehouse has {warehouse.uri}-2/snap" in ran.stderr
 
     assert ran.stdout.strip() == f"{sorted([*TABLE_COLUMNS, *VIEWS])} [4, 1, 3] 3"
     assert versions(warehouse) == before
