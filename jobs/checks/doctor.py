@@ -22,7 +22,6 @@ from jobs.adapters.brokers.admin_client import read_properties, require_credenti
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.delta.store_check import require_conditional_writes
-from jobs.adapters.delta.warehouse import SEE_DOCTOR
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
@@ -141,14 +140,13 @@ def _warehouse(settings: Settings) -> Checks:
         yield CheckResult("warehouse", CheckStatus.FINE, f"{where} can be written, and no commit overwrites another")
     recent = warehouse_status_if_readable(settings.warehouse)
     if recent.fault:
-        found, of_store, _ = recent.fault.partition(SEE_DOCTOR)
         take = command_line(settings, "snapshot")
         advice = (
             "correct the address, the credentials or the network; a new warehouse would lack the plans of this one"
-            if of_store or not is_local(where)
+            if recent.store_fault or not is_local(where)
             else f"repair the warehouse, or move it away; `{take}` creates a new one then"
         )
-        yield CheckResult("tables", CheckStatus.FAULT, found, advice)
+        yield CheckResult("tables", CheckStatus.FAULT, recent.store_fault or recent.fault, advice)
         return  # what else reads the tables fails for the same reason
     if recent.snapshot is None:
         take = command_line(settings, "snapshot")

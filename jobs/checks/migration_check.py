@@ -26,6 +26,7 @@ from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.checks.common_checks import CheckResult, CheckStatus, show_quarantine
 from jobs.core.migration_signs import is_made_by_hand, migration_refusal
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
@@ -181,15 +182,17 @@ def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         yield _fault("brokers", found, command_line(settings, "doctor"))
     if not live:
         listed = f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} ls /brokers/ids"
-        yield _fault("brokers", "none is registered", f"check the chroot of --zookeeper, start brokers, then: {listed}")
+        advice = f"check the chroot of {settings.address_option}, start brokers, then: {listed}"
+        yield _fault("brokers", "none is registered", advice)
     elif not gone and not unread:
         yield CheckResult("brokers", CheckStatus.FINE, f"{len(live)} registered; no replica is on another one")
 
 
 def _protocols(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     for broker, reason in sorted(facts.silent.items()):
-        advice = "give a --command-config that it accepts, and check that it is reachable from here: " + command_line(
-            settings, "doctor"
+        advice = (
+            f"name a user that it accepts in {place_of(COMMAND_CONFIG)}, and check that it is reachable from here: "
+            f"{command_line(settings, 'doctor')}"
         )
         yield _fault("settings", f"broker {broker} did not return its configs: {reason}", advice)
     releases = {broker: Protocol.parse(config.release) for broker, config in facts.configs.items()}

@@ -9,6 +9,7 @@ from jobs.adapters.brokers.reported_configs import DEFAULTS, read_broker_configs
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -112,8 +113,8 @@ def _refuse_silent(silent: set[int]) -> None:
         ids = ",".join(map(str, sorted(silent)))
         raise RefusedError(
             f"brokers {ids} did not return their {PROTOCOL_VERSION}: from 2.7-IV2 on they could no longer change ISRs; "
-            "nothing was written. Give a --command-config that they accept, or --listen HOST:PORT to receive their "
-            f"requests, or --allow-silent {ids} if their version is older",
+            f"nothing was written. Name a user that they accept in {place_of(COMMAND_CONFIG)}, or give --listen "
+            f"HOST:PORT to receive their requests, or --allow-silent {ids} if their version is older",
         )
 
 

@@ -65,6 +65,7 @@ class SurveyorError(Exception):
         super().__init__(f"{message}; {advice}" if advice else message)
         self.reason = message
         """The message without the advice, for a process that follows no advice."""
+        self.advice = advice
         self.result = result or {}
         """Result of the work before the error, for the JSON output."""
 

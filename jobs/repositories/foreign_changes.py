@@ -81,8 +81,7 @@ def foreign_changes(warehouse: Warehouse) -> Iterator[ForeignChange]:
 
 def _unreadable(subject: str, error: Exception) -> ForeignChange:
     if isinstance(error, UnreadableError):
-        description, _, remedy = str(error).partition("; ")
-        return ForeignChange(description, remedy, is_fault=True)
+        return ForeignChange(error.reason, error.advice, is_fault=True)
     reason = store_error_reason(error) or (str(error).splitlines() or [type(error).__name__])[0][:200]
     return ForeignChange(f"{subject} cannot be read: {reason}", _READ_AGAIN, is_fault=True)
 

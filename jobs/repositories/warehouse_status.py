@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import StoreError, Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
@@ -47,6 +47,8 @@ class WarehouseStatus:
     """The latest recorded controller epoch."""
     fault: str | None = None
     """Why an existing warehouse could not be read; the other fields are empty then."""
+    store_fault: str | None = None
+    """The fault without its advice, if the warehouse's store is the cause."""
 
 
 def read_warehouse_status(warehouse: Warehouse) -> WarehouseStatus:
@@ -86,6 +88,8 @@ def warehouse_status_if_readable(warehouse: Warehouse) -> WarehouseStatus:
     """Read the status, or return the error as its `fault`, so that the live cluster can be shown anyway."""
     try:
         return read_warehouse_status(warehouse)
+    except StoreError as error:
+        return WarehouseStatus(fault=str(error), store_fault=error.reason)
     except (SurveyorError, OSError) as error:
         return WarehouseStatus(fault=str(error))
 

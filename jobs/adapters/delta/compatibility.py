@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from jobs.core.option_places import WAREHOUSE, place_of
 from schemas.columns import KEY_COLUMNS, SCHEMA_VERSION, TABLE_COLUMNS
 
 VERSION_PROPERTY: Final = "surveyor.schemaVersion"
@@ -104,7 +105,7 @@ def schema_version(table: DeltaTable) -> str:
 def incompatibility(name: str, table: DeltaTable) -> Incompatibility | None:
     """Return why this Surveyor can neither read nor write a table, None if it can read it."""
     if fault := _unknown_version(table):
-        return Incompatibility(fault, "install a Surveyor that knows it, or give another --warehouse")
+        return Incompatibility(fault, f"install a Surveyor that knows it, or name another in {place_of(WAREHOUSE)}")
     if feature := _unreadable_feature(table):
         fault = f"needs Delta's feature {feature}, which another program turned on"
         return Incompatibility(fault, _in_spark(*_drop(table, feature, _TRUNCATE)))

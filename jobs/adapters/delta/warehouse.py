@@ -66,7 +66,11 @@ Rows that repeat each other take less than a byte, and a file of TARGET_FILE_BYT
 deletion of one of them writes all the others again.
 """
 
-SEE_DOCTOR: Final = "; `surveyor doctor` examines the warehouse"
+
+class StoreError(UnreadableError):
+    """The store of the warehouse, such as S3 or HDFS, refuses to return a table."""
+
+
 """What ends the message for an error of the store."""
 
 _SAME_ROWS: Final = frozenset(
@@ -183,8 +187,9 @@ class Warehouse:
             yield
         except (OSError, DeltaError) as error:
             if reason := store_error_reason(error):
-                raise UnreadableError(
-                    f"table {table} at {absolute(self.path(table))} cannot be read: {reason}{SEE_DOCTOR}",
+                raise StoreError(
+                    f"table {table} at {absolute(self.path(table))} cannot be read: {reason}",
+                    advice="`surveyor doctor` examines the warehouse",
                 ) from None
             raise
 
@@ -201,8 +206,8 @@ class Warehouse:
 
     def _lost(self, table: str, version: int, state: str) -> UnreadableError:
         return UnreadableError(
-            f"table {table} at {self.path(table)} has lost a file of version {version} ({state}); something other than "
-            "`surveyor vacuum` removed it",
+            f"table {table} at {self.path(table)} has lost a file of version {version} ({state})",
+            advice="something other than `surveyor vacuum` removed it",
         )
 
     def rows(self, table: str, *filters: Filter, version: int | None = None) -> list[Row]:
@@ -480,21 +485,23 @@ class Warehouse:
         except TableNotFoundError:
             if version is not None and self.has(table):
                 raise UnreadableError(
-                    f"table {table} at {absolute(self.path(table))} has lost version {version} of its log; something "
-                    "other than `surveyor vacuum` removed it",
+                    f"table {table} at {absolute(self.path(table))} has lost version {version} of its log",
+                    advice="something other than `surveyor vacuum` removed it",
                 ) from None
             refuse_without_log(table, self.path(table))
             raise UnreadableError(
-                f"no table {table} at {absolute(self.path(table))}; check {place_of(WAREHOUSE)}, or "
-                "run `surveyor snapshot`, which creates missing tables",
+                f"no table {table} at {absolute(self.path(table))}",
+                advice=f"check {place_of(WAREHOUSE)}, or run `surveyor snapshot`, which creates missing tables",
             ) from None
         except DeltaError as error:
             raise UnreadableError(
-                f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)}); check "
-                f"{place_of(WAREHOUSE)}, and whether its files are complete",
+                f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)})",
+                advice=f"check {place_of(WAREHOUSE)}, and whether its files are complete",
             ) from None
         if mismatch := incompatibility(table, delta):
-            raise UnreadableError(f"table {table} at {absolute(self.path(table))} {mismatch.fault}; {mismatch.remedy}")
+            raise UnreadableError(
+                f"table {table} at {absolute(self.path(table))} {mismatch.fault}", advice=mismatch.remedy
+            )
         return delta
 
     def _own_rows(

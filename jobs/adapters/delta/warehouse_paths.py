@@ -323,8 +323,8 @@ def refuse_without_log(table: str, path: str) -> None:
     folder = Path(path)
     if is_local(path) and folder.is_dir() and any(folder.iterdir()) and not any(folder.glob("_delta_log/*")):
         raise UnreadableError(
-            f"table {table} has no _delta_log at {folder.absolute()}, so its files cannot be read; restore that log, "
-            "or move the whole warehouse away and start again with `surveyor snapshot`",
+            f"table {table} has no _delta_log at {folder.absolute()}, so its files cannot be read",
+            advice="restore that log, or move the whole warehouse away and start again with `surveyor snapshot`",
         )
 
 

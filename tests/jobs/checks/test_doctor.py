@@ -12,10 +12,9 @@ from kazoo.security import make_acl, make_digest_acl
 from typer.testing import CliRunner
 
 from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
-from jobs.adapters.delta.warehouse import SEE_DOCTOR, Warehouse
+from jobs.adapters.delta.warehouse import StoreError, Warehouse
 from jobs.checks.common_checks import CheckStatus
 from jobs.cli import app
-from jobs.core.errors import UnreadableError
 from schemas.znode_codecs import State as PartitionState
 from schemas.znode_codecs import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
@@ -244,7 +243,7 @@ def test_a_store_that_fails_is_one_fault(
     Cluster(warehouse).snapshot()
 
     def fail(*_: object, **__: object) -> None:
-        raise UnreadableError("table snapshots cannot be read: connection refused" + SEE_DOCTOR)
+        raise StoreError("table snapshots cannot be read: connection refused", advice="`surveyor doctor` examines it")
 
     monkeypatch.setattr(Warehouse, "read", fail)
 

@@ -84,7 +84,7 @@ def test_tables_of_a_version_that_is_not_known_are_refused(warehouse: Warehouse,
         ran = surveyor(*command.split())
         assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (22, "", 1), (command, ran.stderr)
         assert f"has schema version {version}, and Surveyor" in ran.stderr
-        assert "give another --warehouse" in ran.stderr
+        assert "or name another in --warehouse" in ran.stderr
     assert {table: DeltaTable(warehouse.path(table)).version() for table in columns.TABLE_COLUMNS} == before
 
 
