@@ -50,7 +50,7 @@ PARTITION: Final = Sentence("{topic}-{partition}")
 QUARANTINED: Final = Sentence("it is in quarantine")
 DELETION_REQUESTED: Final = Sentence("its topic is queued for deletion")
 NO_STATE: Final = Sentence("it has no state znode yet")
-FAILED_LOG_DIRS: Final = Sentence("; log dir failed, as it answered with error 56: broker {failed:ids}")
+FAILED_LOG_DIRS: Final = Sentence("; failed log dir on broker {failed:ids} (error 56)")
 DRAINED_BROKER_LEADS: Final = Sentence(f"; {DRAINED_LEADS}{{leader}} leads")
 WAITS_FOR_CHANGE: Final = Sentence("another change of this partition is made first: {action}")
 
@@ -170,10 +170,10 @@ WHY_REORDERED: Final = Sentence("{why}: order of replicas changes, no data moves
 WHY_ELECTED: Final = Sentence("{why}: first in sync is {leader}")
 RETURNS_TO_DEAD: Final = Sentence("going back adds brokers that are not alive: {dead:ids}")
 RETURNS_TO_DRAINED: Final = Sentence("going back adds brokers that are drained: {drained:ids}")
-EVENS_OUT_LEADERS: Final = Sentence("evens out leaders: the first of its list leads once its replicas are there")
+EVENS_OUT_LEADERS: Final = Sentence("evens out leaders: the first replica becomes leader when all replicas are in sync")
 DRAINED_PARTITION_GONE: Final = Sentence("the partition that was drained is gone")
-CHANGED_SINCE_DRAIN: Final = Sentence("its replicas are now {replicas:ids}, the drain made them {made:ids}")
-ORDER_RESTORED: Final = Sentence("its order is the one before the drain already")
+CHANGED_SINCE_DRAIN: Final = Sentence("its replicas are {replicas:ids}; after the drain they were {made:ids}")
+ORDER_RESTORED: Final = Sentence("its replica order is already restored")
 NO_LONGER_DRAINED: Final = Sentence("no longer drained, and not in the ISR: {out:ids}")
 NO_LEADER_TO_FOLLOW: Final = Sentence("it has no live leader to follow")
 
@@ -201,9 +201,7 @@ HAVE_FEWER: Final = Sentence("those that have fewer")
 MAY_RECEIVE: Final = Sentence("those that may take replicas")
 GIVEN_COPIES: Final = Sentence("{replicas} given to brokers that do not hold them")
 MAX_MOVES_SPENT: Final = Sentence("--max-moves {max_moves} leaves {replicas} where they may not stay")
-ONLY_REQUIRED_MOVES: Final = Sentence(
-    "only replicas that have to move do; --rebalance evens out what they leave uneven"
-)
+ONLY_REQUIRED_MOVES: Final = Sentence("only required moves are planned; use --rebalance to even out the rest")
 NONE_MAY_CHANGE: Final = Sentence("no partition may change")
 CANNOT_GIVE: Final = Sentence("{brokers} cannot give to others: {rules}")
 CANNOT_TAKE: Final = Sentence("{brokers} cannot take from others: {rules}")
@@ -228,7 +226,7 @@ HELD_BY_DEAD: Final = Sentence(
 GONE_SINCE: Final = Sentence("it is gone since snapshot {snapshot}")
 UNKNOWN_THEN: Final = Sentence("snapshot {snapshot} does not know it")
 CREATED_AGAIN: Final = Sentence("its topic was deleted and created again after {snapshot}")
-MOVED_THEN: Final = Sentence("snapshot {snapshot} shows it being moved: nowhere to go back to")
+MOVED_THEN: Final = Sentence("snapshot {snapshot} was taken during its reassignment, so it has no target to restore")
 
 # faults of targets
 UNKNOWN_TAKE_SNAPSHOT: Final = Sentence("no such partition in the snapshot: take a new one if it is newer")
@@ -358,8 +356,8 @@ SESSION_LOST: Final = Sentence("the ZooKeeper session was lost; commit again")
 CONNECTION_LOST: Final = Sentence("the connection was lost in each attempt")
 OUTCOME_UNKNOWN: Final = Sentence("{fault}; commit again")
 LAST_EPOCH_IN_STATE: Final = Sentence(
-    "{path} has controller epoch {found}, the last one, and no controller overwrites it; write it again by "
-    "zookeeper-shell with an epoch of at most {epoch}, then plan again"
+    "{path} has controller epoch {found}, the last one, and no controller overwrites it; write it again "
+    "with zookeeper-shell and an epoch of at most {epoch}, then plan again"
 )
 LATER_EPOCH_IN_STATE: Final = Sentence(
     "{path} has controller epoch {found}, later than ours, {epoch}, and is not overwritten; plan again"
@@ -379,7 +377,7 @@ NO_SUCCESSOR: Final = Sentence("no broker has become the controller yet: /contro
 SUCCESSOR: Final = Sentence("broker {controller} is the controller; held for {seconds} s")
 ALL_BACK: Final = Sentence("all of it is as in snapshot {snapshot}")
 CYCLE_FULL: Final = Sentence("deferred: the cycle had written for {seconds} s")
-ASKED_FOR: Final = Sentence("asked to be on [{replicas:ids}]: {outcome}")
+ASKED_FOR: Final = Sentence("requested replicas [{replicas:ids}]: {outcome}")
 ELECTION_DONE: Final = Sentence("the election was attempted")
 EMPTY_REQUEST: Final = Sentence("it is empty")
 REMOVED_ZNODE: Final = Sentence("{path}: {cause}")
@@ -407,7 +405,7 @@ UNDOES_WAVE: Final = Sentence(", undoes wave {wave}")
 FEWER_RACKS: Final = Sentence("; racks {before} → {after}")
 MORE_IN_RACK: Final = Sentence("; most in one rack {before} → {after}")
 NOT_IN_TARGET: Final = Sentence("{target} does not contain it")
-MOVED_IN_TARGET: Final = Sentence("{target} shows it being moved, which is no assignment to return to")
+MOVED_IN_TARGET: Final = Sentence("{target} was taken during its reassignment, so it has no target to restore")
 NO_REPLICAS_IN_TARGET: Final = Sentence("{target} shows no replicas")
 IN_FEWER_RACKS: Final = Sentence("{partitions} in fewer racks than now")
 MORE_IN_ONE_RACK: Final = Sentence("{partitions} more replicas in one rack than so many need")
@@ -424,9 +422,9 @@ DELETED_WITHOUT_STATE: Final = Sentence(
 # the mode of a commit
 MODE_REQUESTED: Final = Sentence("requested by --mode")
 BROKER_CONTROLS: Final = Sentence("broker {controller} is the controller")
-CONTROLLER_ASKED: Final = Sentence("broker {controller} is the controller, asked by requests in /admin")
-RESIDENT_ASKED: Final = Sentence("{controller}, is the controller, asked by requests in /admin")
-RESIDENT_SUBMITTED: Final = Sentence("{controller}, is the controller: the plan is submitted to it")
+CONTROLLER_ASKED: Final = Sentence("broker {controller} is the controller; requests are written to /admin")
+RESIDENT_ASKED: Final = Sentence("{controller}, is the controller; requests are written to /admin")
+RESIDENT_SUBMITTED: Final = Sentence("{controller}, is the controller; the plan is submitted to it")
 CONTROLLER_ELECTS: Final = Sentence("the cluster's controller elects live replicas in sync by itself")
 NOT_IN_ADMIN_API: Final = Sentence("the Admin API offers no repair of leaders and ISRs: {actions}")
 REQUESTS_CARRIED_OUT: Final = Sentence("requests in /admin are carried out by the current controller")
@@ -436,8 +434,8 @@ TIERED_UNCHECKED: Final = Sentence(
 )
 HOLD_TOO_SHORT: Final = Sentence("a reassignment takes longer than the controllership may be held")
 NO_BROKER_CONTROLS: Final = Sentence("no broker is the controller")
-CONTROLLER_DEAD: Final = Sentence("controller {controller} is no live broker")
-CONTROLLER_UNREACHABLE: Final = Sentence("broker {controller}, the controller, is not reached at {addresses}")
+CONTROLLER_DEAD: Final = Sentence("controller {controller} is not a live broker")
+CONTROLLER_UNREACHABLE: Final = Sentence("cannot reach the controller (broker {controller}) at {addresses}")
 
 # transitions
 ILLEGAL_CHANGE: Final = Sentence("it is {state} and would be {after}; {allowed}")
@@ -491,8 +489,8 @@ CONTROLLER_CHANGED: Final = Sentence("another controller has taken over, with ep
 CONTROLLER_BETWEEN: Final = Sentence("another controller has taken over since its replicas were deleted")
 TOPIC_RECREATED: Final = Sentence("{topic} was deleted and created again")
 TOPIC_ID_LOST: Final = Sentence(
-    "{topic} has lost its topic id {planned}: put it back into its znode, before a controller that starts gives it "
-    "another one"
+    "{topic} has lost its topic id {planned}: restore the id in its znode before another controller starts and "
+    "assigns a new one"
 )
 WITH_STATE: Final = Sentence("{reason}: {state}")
 
@@ -566,10 +564,10 @@ METADATA_LOG: Final = Sentence("{topic} is KRaft's own log")
 POLICY_UNASKED: Final = Sentence(
     f"{CREATE_POLICY} is {{policy}}, which only brokers can ask: use `surveyor plan assign`"
 )
-NULL_VALUE: Final = Sentence("{name}: null is no value")
+NULL_VALUE: Final = Sentence("{name}: null is not allowed")
 NO_PARTITIONS: Final = Sentence("{count} partitions: at least 1 is needed")
 TOO_MANY_PARTITIONS: Final = Sentence(
-    "{count} partitions: a request may add {limit} in all, and {left} of them are left"
+    "{count} partitions: a request may add {limit} partitions in total; {left} remain"
 )
 PARTITIONS_EXIST: Final = Sentence("{topic} has {count} partitions already")
 TOPIC_REASSIGNED: Final = Sentence("partitions of {topic} are being reassigned; wait until that is complete")

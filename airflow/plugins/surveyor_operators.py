@@ -39,7 +39,7 @@ CLUSTER_MODE = "cluster"
 """Spark's deploy mode in which the driver runs on the cluster."""
 
 DRIVER_EXIT_CODE = re.compile(r"User application exited with (?:status )?(\d+)|Kubernetes spark exit code is: (\d+)")
-"""How the error of spark-submit names the exit code of a driver, on YARN and, by Airflow's provider, on Kubernetes."""
+"""Pattern of the driver's exit code in spark-submit's error on YARN, and in the Airflow provider's on Kubernetes."""
 
 SUBMIT_LINES = 500
 """Last lines of spark-submit that are searched for the code; stack traces of two JVMs come after it."""

@@ -135,11 +135,11 @@ def repair_suggestion(blocking: QuarantinedZnode, latest_epoch: int) -> Suggesti
         return Suggestion(f"{text}; set it to the latest known controller epoch", zookeeper_shell=command)
     if blocking.path.startswith(DELETE_TOPICS):
         return Suggestion(f"{text}; Surveyor deletes it once it is the controller", "reconcile")
-    return Suggestion(f"{text}; docs/troubleshooting.md says how to repair it", "show quarantine")
+    return Suggestion(f"{text}; docs/troubleshooting.md explains how to repair it", "show quarantine")
 
 
 def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Brokers refuse a controller with an earlier epoch than they know, so none of its decisions take effect."""
+    """Check that the controller epoch is the latest known one: brokers refuse requests with an earlier epoch."""
     if epoch_behind := set_back(situation.health.controller_epoch, situation.latest_epoch):
         yield Suggestion(
             f"{epoch_behind}, so no election succeeds; a take-over with a later epoch repairs it", "reconcile"
@@ -203,8 +203,8 @@ def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
         them, their = ("them", "their") if len(stopped) > 1 else ("it", "its")
         brokers = ",".join(map(str, stopped))
         yield Suggestion(
-            f"{_brokers_are(stopped)} drained and down: start {them} once the work is done, and then give {them} back "
-            f"{their} leaders by `surveyor plan undrain --brokers {brokers} --refresh`"
+            f"{_brokers_are(stopped)} drained and down: start {them} once the work is done, then restore {their} "
+            f"leadership with `surveyor plan undrain --brokers {brokers} --refresh`"
         )
 
 

@@ -115,7 +115,7 @@ def _unknown(order: StartOrder) -> list[str]:
     if not order.unknown:
         return []
     start = f": start {broker_list(order.holders)}" if order.holders else ""
-    return [f"which replica was in sync last is not known of {order.unknown}{start}"]
+    return [f"the last in-sync replica of {order.unknown} is unknown{start}"]
 
 
 def outage_now(view: ClusterView, warehouse: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:

@@ -167,7 +167,7 @@ def _started(settings: Settings, facts: MigrationFacts) -> CheckResult:
 
 
 def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
-    """The driver waits until every broker that is registered, or named by a replica, has registered with KRaft."""
+    """Check that every broker with replicas is registered: the migration waits until all have registered with KRaft."""
     live = facts.state.live
     gone = {broker: count for broker, count in sorted(facts.topics.replicas_by_broker.items()) if broker not in live}
     for broker, count in gone.items():
@@ -207,7 +207,7 @@ def _protocols(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResul
         yield _warning(
             "release",
             f"the brokers' releases are {_joined(config.release for config in facts.configs.values())}",
-            f"{_upgrade(facts)}: it is the last release with ZooKeeper, and Kafka 4 is reached from it",
+            f"{_upgrade(facts)}: it is the last release with ZooKeeper and the only upgrade path to Kafka 4",
         )
     elif facts.configs:
         yield CheckResult("release", CheckStatus.FINE, _joined(config.release for config in facts.configs.values()))
@@ -261,11 +261,11 @@ def _raise_protocol(facts: MigrationFacts, since: Protocol) -> str:
     if len(known) < len(releases) or min(known) < since:
         return _upgrade(facts)
     line = f"{PROTOCOL_VERSION}={_short(min(known))}"
-    return f"set {line} in server.properties of all brokers, and restart one after another; this cannot be undone"
+    return f"set {line} in server.properties of all brokers, and restart them one at a time; this cannot be undone"
 
 
 def _configs(facts: MigrationFacts) -> Iterator[CheckResult]:
-    """Settings that `KafkaConfig.validateValues` refuses once migration is enabled or process.roles is set."""
+    """Check that `KafkaConfig.validateValues` accepts the settings with migration enabled and process.roles set."""
     generated = [broker for broker, config in sorted(facts.configs.items()) if (config.broker_id or "-1") == "-1"]
     if generated:
         found = f"{BROKER_ID} of brokers {join_ids(generated)} is generated, which a migration refuses"
@@ -279,7 +279,7 @@ def _configs(facts: MigrationFacts) -> Iterator[CheckResult]:
         lines = ", ".join(
             sorted({f"{CONTROL_PLANE_LISTENER}={facts.configs[broker].control_plane}" for broker in planes})
         )
-        advice = f"remove from their server.properties, and restart one after another: {lines}"
+        advice = f"remove from their server.properties, and restart them one at a time: {lines}"
         yield _fault("configs", found, advice)
     authorizers = {config.authorizer for config in facts.configs.values() if config.authorizer in ZOOKEEPER_AUTHORIZERS}
     if authorizers:
@@ -407,19 +407,21 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         found = f"ACLs of unknown resource types are not carried over: {abbreviate(carried.ignored_acls)}"
         shown = f"{shell} ls {shlex.quote(carried.ignored_acls[0])}"
         advice = (
-            f"create what you need again, for a type that Kafka knows, by kafka-acls.sh --add; what is there: {shown}"
+            "create what you need again, for a type that Kafka knows, with kafka-acls.sh --add; "
+            f"list them with: {shown}"
         )
         yield _warning("acls", found, advice)
     if carried.consumers:
         yield _warning(
             "left behind",
             f"{pluralise(carried.consumers, 'consumer group')} under {CONSUMERS} with offsets in ZooKeeper",
-            f"move their consumers to offsets in Kafka before you stop ZooKeeper; to list them: {shell} ls {CONSUMERS}",
+            "move their consumers to offsets in Kafka before you stop ZooKeeper; "
+            f"list them with: {shell} ls {CONSUMERS}",
         )
     if carried.foreign:
         found = f"znodes that are not Kafka's stay in ZooKeeper: {abbreviate(carried.foreign)}"
         shown = f"{shell} ls {shlex.quote(carried.foreign[0])}"
-        advice = f"move what other programs keep there before you stop ZooKeeper; what is there: {shown}"
+        advice = f"move what other programs keep there before you stop ZooKeeper; list it with: {shown}"
         yield _warning("left behind", found, advice)
     counted = [
         f"{pluralise(carried.acls, 'ACL')} of {pluralise(carried.acl_resources, 'resource pattern')}",

@@ -143,4 +143,4 @@ def _cost_lines(
 
 def _crowded_lines(crowded: int) -> Iterator[str]:
     have = pluralise(crowded, "partition", "has", "have")
-    yield f"{have} more replicas in one rack than needed: `plan reassign --fix-racks` spreads them"
+    yield f"{have} more replicas in one rack than necessary: `plan reassign --fix-racks` spreads them"

@@ -50,7 +50,7 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
     with --reorder-leaders 1..1: 7 more partitions would change their order
     replicas per rack a 3 → 9, b 6 → 0
     most replicas of a partition in one rack 2 → 3
-    4 partitions have more in one rack than needed (now 5): `plan reassign --fix-racks` spreads them
+    4 partitions have more in one rack than necessary (now 5): `plan reassign --fix-racks` spreads them
     racks given up b: 4 partitions are in fewer racks than now
     replicas stay uneven: --max-moves 3 allows no more copies that would help
     """
@@ -146,7 +146,7 @@ def _rack_notes(figures: PlanFigures) -> Iterator[str]:
     before, after = (figures.most_in_one_rack or RackCrowding()).fixable
     if after:
         yield (
-            f"{pluralise(after, 'partition', 'has', 'have')} more in one rack than needed (now {before}): "
+            f"{pluralise(after, 'partition', 'has', 'have')} more in one rack than necessary (now {before}): "
             "`plan reassign --fix-racks` spreads them"
         )
     if given_up := figures.racks_given_up:
@@ -164,7 +164,7 @@ def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
     >>> for warning in rack_warnings({"figures": figures}):
     ...     print(warning)
     racks a, c are given up: 4 partitions are in fewer racks than now; most replicas of a partition in one rack 2 → 4
-    1 partition gets more replicas in one rack than so many need: `surveyor plan reassign --fix-racks` spreads them
+    1 partition gets more replicas in one rack than necessary: `surveyor plan reassign --fix-racks` spreads them
     2 partitions get more replicas in one rack than now: the brokers left in other racks are too few
     1 partition has more replicas in one rack than an even share: the brokers in other racks are too few; add some there
     broker 9: its rack is unknown, because no snapshot contains its registration; its replicas count as in no rack
@@ -181,7 +181,7 @@ def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
         yield f"{pluralise(fewer_racks, 'partition', 'is', 'are')} in fewer racks than now"
     if avoidable := crowding.avoidable:
         gets = pluralise(avoidable, "partition", "gets", "get")
-        yield f"{gets} more replicas in one rack than so many need: `surveyor plan reassign --fix-racks` spreads them"
+        yield f"{gets} more replicas in one rack than necessary: `surveyor plan reassign --fix-racks` spreads them"
     if worse := crowding.worse:
         gets = pluralise(worse, "partition", "gets", "get")
         yield f"{gets} more replicas in one rack than now: the brokers left in other racks are too few"

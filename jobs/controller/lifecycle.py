@@ -53,7 +53,7 @@ MAX_WAIT_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class Standby:
-    """A process that is the controller whenever no other Surveyor is."""
+    """A standby: becomes the controller when no other Surveyor holds the controllership."""
 
     settings: Settings
     options: ControlOptions
@@ -65,7 +65,7 @@ class Standby:
     """ZooKeeper sessions of this process's own terms; ZooKeeper may keep /controller of the last one for a while."""
 
     def run(self) -> CommandResult:
-        """Be the controller whenever no other Surveyor is, until a signal arrives.
+        """Become the controller when no other Surveyor holds the controllership; return when a signal arrives.
 
         If a broker is the controller, Surveyor takes over from it. After a term that another controller or the loss of
         the session ended, Surveyor waits for its turn again. After a take-over that failed it does the same, but waits

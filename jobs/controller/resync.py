@@ -39,7 +39,7 @@ class Resync:
         self._due_at, self._remaining_topics = time.monotonic(), []
 
     def next_topics(self, fired: Collection[str]) -> Collection[str]:
-        """Take over the topics among these paths if they are too many to be read at once; return all other paths.
+        """Queue the topics among these paths if there are too many to read at once; return all other paths.
 
         This happens after a lost connection, when all watches count as fired.
         """

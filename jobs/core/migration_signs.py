@@ -9,7 +9,7 @@ from typing import Final
 
 from jobs.core.errors import RefusedError
 
-MADE_BY_HAND: Final = "is persistent, and neither /migration nor kraftControllerEpoch is there: it was made by hand"
+MADE_BY_HAND: Final = "is persistent, but /migration and kraftControllerEpoch are missing: it was created manually"
 
 DURING_MIGRATION: Final = "use Kafka's own tools, or --bootstrap-server once all brokers have left ZooKeeper"
 """How a cluster is changed while it migrates."""
@@ -26,7 +26,7 @@ def is_made_by_hand(sign: str) -> bool:
     >>> is_made_by_hand(f"/controller {MADE_BY_HAND}"), is_made_by_hand("/migration names KRaft controller 3000")
     (True, False)
     """
-    return MADE_BY_HAND in sign
+    return "/controller is persistent" in sign  # rows of earlier releases continue with other words
 
 
 def migration_notice(sign: str) -> str:

@@ -196,8 +196,8 @@ def _deletion_review(plan: Plan, deleted: Sequence[DeletionImpact]) -> Review:
     return Review(
         f"this cannot be undone; type {prompt} to delete",
         expected_word=expected,
-        unattended_refusal=f"plan {plan.title} deletes topics, and there is no terminal to ask on: nothing was "
-        f"written; give --yes to delete them: {impact}",
+        unattended_refusal=f"plan {plan.title} deletes topics, and confirmation requires a terminal: nothing "
+        f"was written; give --yes to delete them: {impact}",
     )
 
 

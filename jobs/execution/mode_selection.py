@@ -193,7 +193,7 @@ def _unresponsive_controller(settings: Settings, state: LiveCluster) -> str | No
         raise login_failure_of(settings, state) or _unreachable_from_here(state, str(error)) from None
     if why_silent is not None and not is_reachable(addresses):
         raise _unreachable_from_here(
-            state, f"{why_silent}, and is not reached at {', '.join(addresses) or 'no address'}"
+            state, f"{why_silent}, and cannot be reached at {', '.join(addresses) or 'any address'}"
         )
     return why_silent
 

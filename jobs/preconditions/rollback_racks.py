@@ -50,7 +50,7 @@ def spread_warnings(lists: Lists, racks: Mapping[int, str], usable: Sequence[int
     ['2 partitions are in fewer racks than now']
     >>> lists = {("t", 0): ([1, 2, 3, 4], [1, 3, 2, 5]), ("t", 1): ([1, 2], [1, 2, 3])}
     >>> list(spread_warnings(lists, {1: "a", 2: "b", 3: "a", 4: "b", 5: "a"}, [1, 2, 3, 4, 5]))
-    ['1 partition gets more replicas in one rack than so many need']
+    ['1 partition gets more replicas in one rack than necessary']
     """
     fewer = crowded = 0
     for before, after in lists.values():

@@ -104,7 +104,7 @@ def concerns_unread(plan: PlanRecord) -> bool:
 
 
 def unread_warnings(plan: PlanRecord, unread: UnreadMetadata, *, everything: bool = False) -> list[str]:
-    """Warn of what a plan could not look at, and of what that means for the brokers that it is about."""
+    """Warn of metadata that a plan could not read, and of the consequences for the brokers it concerns."""
     if not unread or not concerns_unread(plan):
         return []
     meaning = _meaning(plan.kind, plan.options, unread)

@@ -50,8 +50,8 @@ def last_snapshot(warehouse: Warehouse) -> Snapshot | None:
 def other_cluster(warehouse: Warehouse, cluster_id: str | None, address: str) -> str | None:
     """Return a message if a snapshot under this name is of a cluster with another id, None if that is not known.
 
-    Plans take the last in-sync replicas of a partition from its history. In a history of two clusters these may be
-    those of the other one, which have none of the records.
+    Plans take the last in-sync replicas of a partition from its history. In a history of two clusters, these replicas
+    may belong to the other cluster, and then they hold none of the partition's records.
     """
     if cluster_id is None or not warehouse.exists() or "cluster_id" not in warehouse.columns("snapshots"):
         return None

@@ -122,7 +122,7 @@ def _log_unexpected(error: BaseException) -> None:
 
 
 class _RequestReader(RawIOBase):
-    """Reads a request, all of which must arrive in time; a time-out for each read would let it arrive byte by byte."""
+    """Reads one request within a total time limit; a per-read time-out would let a slow client send it byte by byte."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -101,10 +101,10 @@ class IsrCandidates:
 def judge_proposal(
     proposal: IsrProposal, row: PartitionInfo | None, candidates: IsrCandidates, *, version: int
 ) -> IsrVerdict:
-    """Judge a proposal by the partition's present state; `version` is that of the request.
+    """Check a proposal against the current state of the partition; `version` is the request's API version.
 
-    The answer is only as new as `row`: read the state again before anything but success is answered. A leader whose
-    proposal is refused by an outdated state would wait for the next LeaderAndIsr.
+    The verdict is only as new as `row`: read the state again before you return any error. A leader whose proposal is
+    refused because of an outdated state would wait for the next LeaderAndIsr.
     """
     error = _error(proposal, row, candidates)
     if error is IsrError.INELIGIBLE_REPLICA and version < INELIGIBLE_SINCE:

@@ -112,7 +112,7 @@ OFFSETS_TIMEOUT_MS: Final = 5_000
 """Milliseconds for finding the leaders and their offsets."""
 
 NO_CREDENTIALS: Final = (TokenError, KerberosError)
-"""Errors of a token or a ticket that cannot be had."""
+"""Errors of a token or a ticket that cannot be obtained."""
 
 UNKNOWN_OUTCOME: Final = (KafkaError, OSError)
 """Errors that leave the outcome of a request unknown."""

@@ -394,7 +394,7 @@ def authenticate(exchange: Exchange, settings: Mapping[str, Any], host: str) -> 
 
 
 def prepare_authentication(settings: Mapping[str, Any]) -> None:
-    """Obtain what `authenticate` needs and may take long; raise AuthenticationFailedError if it cannot be had."""
+    """Obtain what `authenticate` needs and may take long; raise AuthenticationFailedError on failure."""
     try:
         require_credentials(settings)
     except NO_CREDENTIALS as error:

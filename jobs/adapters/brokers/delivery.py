@@ -67,7 +67,7 @@ class _Recipient:
     def is_waited_for(self) -> bool:
         """Whether to wait for this broker.
 
-        That is so while requests are pending or the broker reported a newer registration, and it was active recently.
+        True while requests are pending or the broker reported a newer registration, if it was active recently.
         """
         if self.started_at is None or self.queue.is_stopped or self.queue.authentication_failed:
             return False

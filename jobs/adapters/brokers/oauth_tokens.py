@@ -30,6 +30,8 @@ TOKEN_KEYS: Final = (TOKEN_URL, TOKEN_COMMAND)
 COMMAND_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that a token command may take."""
 
+_FIND_THE_CAUSE: Final = ": run it in a shell to see the cause"
+
 REFRESH_WINDOW_FACTOR: Final = 0.8
 """Part of a token's lifetime after which the next connection gets a new one (`sasl.login.refresh.window.factor`)."""
 
@@ -174,9 +176,9 @@ def _of_command(words: tuple[str, ...], file: str) -> TokenProvider:
             )
             return done.stdout.decode()
         except subprocess.TimeoutExpired:
-            raise TokenError(f"{name} did not end within {COMMAND_TIMEOUT_SECONDS:g} s: run it by hand") from None
+            raise TokenError(f"{name} did not end within {COMMAND_TIMEOUT_SECONDS:g} s{_FIND_THE_CAUSE}") from None
         except subprocess.CalledProcessError as error:
-            raise TokenError(f"{name} ended with exit code {error.returncode}: run it by hand") from None
+            raise TokenError(f"{name} ended with exit code {error.returncode}{_FIND_THE_CAUSE}") from None
         except OSError as error:
             raise TokenError(f"{name} cannot be run: {error.strerror}") from None
         except UnicodeDecodeError:

@@ -470,7 +470,7 @@ class Warehouse:
         if changed := changed_properties(table, delta):
             return SurveyorError(
                 f"{where} was not written ({_first_line(error)}); another program changed {', '.join(changed)}, which "
-                "`surveyor snapshot` sets back",
+                "`surveyor snapshot` restores",
             )
         return SurveyorError(
             f"{where} was not written: other processes committed first, {MAX_WRITE_ATTEMPTS} times "

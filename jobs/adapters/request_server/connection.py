@@ -274,7 +274,7 @@ class Connection:
             if self.writer.transport is not None:
                 raise
             self.writer._transport = plain  # noqa: SLF001 - asyncio left none
-            raise ConnectionResetError("the client was gone at the end of the handshake") from None
+            raise ConnectionResetError("the client closed the connection during the handshake") from None
         self.reader._transport = self.writer.transport  # type: ignore[attr-defined]  # noqa: SLF001 - as in Python 3.12
 
     @property

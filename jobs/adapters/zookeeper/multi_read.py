@@ -1,8 +1,9 @@
 """Bulk reads: multiRead (op code 22) where the server supports it, otherwise pipelined single reads.
 
 ZooKeeper 3.6 and later execute a multi of getData or getChildren operations and return data and Stat, children, or an
-error for each. Older servers return UNIMPLEMENTED and close the connection, so each ensemble is probed once, by a
-request that is alone on its way. Reads have no effect, so reads that a lost connection left unanswered are sent again.
+error for each. Older servers return UNIMPLEMENTED and close the connection. Each ensemble is therefore probed once,
+with a single request and no other in flight. Reads have no effect: reads that a lost connection left unanswered are
+sent again.
 """
 
 import gc

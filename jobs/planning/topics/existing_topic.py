@@ -74,6 +74,6 @@ def is_assignment_understood(topic: Topic) -> bool:
 def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:
     """Return the error for topics that a snapshot does not have."""
     return RefusedError(
-        f"no topic {' or '.join(topics)} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
-        "a new one is known after a new `surveyor snapshot`",
+        f"no topic {' or '.join(topics)} in snapshot {snapshot_id}; `surveyor show topics` lists existing topics; "
+        "take a `surveyor snapshot` to see new ones",
     )

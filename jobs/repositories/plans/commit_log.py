@@ -117,7 +117,7 @@ class CommitLog:
         return [row for row in pending if row.place not in decided]
 
     def skip_undecided(self, pending: Iterable[PlanRow]) -> None:
-        """Add outcomes for the rows that have none: the commit ends before it comes to them."""
+        """Add outcomes for the rows that have none, because the commit ends before processing them."""
         reason = reasons.COMMIT_STOPPED.render()
         self.add_outcomes([RowOutcome(row, Outcome.SKIPPED, reason) for row in self.undecided(pending)])
 

@@ -84,7 +84,7 @@ def steps(health: Health = WELL, **recent: object) -> list[Suggestion]:
 
 
 STOPPED: Final = (
-    "broker 4 is drained and down: start it once the work is done, and then give it back its leaders by "
+    "broker 4 is drained and down: start it once the work is done, then restore its leadership with "
     "`surveyor plan undrain --brokers 4 --refresh`"
 )
 STILL: Final = ReplicaAssignment([0, 1])
@@ -124,7 +124,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     (
         {"blocking": [with_values(BLOCKING, path="/config/topics/t", blocks="broker start")]},
         {},
-        "/config/topics/t blocks Kafka's broker start: why; docs/troubleshooting.md says how to repair it",
+        "/config/topics/t blocks Kafka's broker start: why; docs/troubleshooting.md explains how to repair it",
         "show quarantine",
     ),
     (

@@ -116,7 +116,7 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
     unknown = outage_now(without, None, None)
     assert unknown is not None
     assert unknown.sentence == (
-        "1 partition offline, and Surveyor cannot elect a leader: which replica was in sync last is not known of 1: "
+        "1 partition offline, and Surveyor cannot elect a leader: the last in-sync replica of 1 is unknown: "
         "start brokers 0, 2"
     )
 

@@ -123,9 +123,9 @@ def test_move_to_a_dead_broker_begins_once_it_registers(
     assert tree.client.exists(REASSIGN) is None
     kind = "withdraw_reassignment"
     assert recorded_withdrawals(warehouse) == [
-        (kind, "orders", 0, "applied", "asked to be on [1, 2]: partition is already assigned as requested"),
-        (kind, "orders", 1, "applied", "asked to be on [9, 2]: partition is already assigned as requested"),
-        (kind, "orders", 5, "applied", "asked to be on [1]: no such partition"),
+        (kind, "orders", 0, "applied", "requested replicas [1, 2]: partition is already assigned as requested"),
+        (kind, "orders", 1, "applied", "requested replicas [9, 2]: partition is already assigned as requested"),
+        (kind, "orders", 5, "applied", "requested replicas [1]: no such partition"),
     ]
 
 

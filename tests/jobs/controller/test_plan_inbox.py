@@ -480,7 +480,7 @@ def test_reassignment_plan_is_submitted_as_a_request(
         tree.write(state_path("few", 0), encode_state(State(state.controller_epoch, 0, state.leader_epoch, [0, 1, 2])))
         code, output = carried_out(controller, process)
 
-    assert (code, "asked by requests in /admin" in output) == (0, True), output
+    assert (code, "requests are written to /admin" in output) == (0, True), output
     assert controller.context.partitions["few", 0].replicas == [0, 2]
 
 

@@ -231,13 +231,13 @@ def test_admin_if_it_answers(
 def test_batch_if_the_controller_is_not_registered(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     tree.unregister(0)
 
-    assert "mode batch (controller 0 is no live broker)" in run(surveyor, tree, plan, *ALL_MAY_BE_SILENT).stdout
+    assert "mode batch (controller 0 is not a live broker)" in run(surveyor, tree, plan, *ALL_MAY_BE_SILENT).stdout
 
 
 def test_dry_run_warns_of_an_unreachable_controller(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     ran = run(surveyor, tree, plan, "--mode", "admin")
 
-    warning = f"broker 0, the controller, is not reached at 127.0.0.1:{NO_PORT}"
+    warning = f"cannot reach the controller (broker 0) at 127.0.0.1:{NO_PORT}"
     assert (ran.exit_code, f"  warning: --apply would fail: {warning}\n" in ran.stdout) == (DONE, True)
     tree.client.delete("/controller")
     summary = json.loads(run(surveyor, tree, plan, "--mode", "admin", "--json").stdout)

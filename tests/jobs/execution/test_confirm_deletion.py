@@ -89,7 +89,7 @@ def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTr
 
     assert (done.exit_code, tree.dump()) == (ExitCode.REFUSED, before)
     (error,) = done.stderr.splitlines()
-    assert error.startswith(f"surveyor: plan {plan.plan_id} deletes topics, and there is no terminal to ask on")
+    assert error.startswith(f"surveyor: plan {plan.plan_id} deletes topics, and confirmation requires a terminal")
     assert (
         "give --yes to delete them: topic payments would be deleted; how many partitions, records and bytes is unknown"
         in error

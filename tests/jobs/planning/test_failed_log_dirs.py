@@ -109,6 +109,6 @@ def test_no_replica_is_elected_twice_whose_log_dir_failed(
     due, plan = cycle(surveyor)
 
     assert (elected, due) == ([("elect", 1), ("elect", 0)], [("take_offline", NO_LEADER)])
-    assert (plan.rejections[0].reason or "").endswith("log dir failed, as it answered with error 56: broker 0, 1")
+    assert (plan.rejections[0].reason or "").endswith("failed log dir on broker 0, 1 (error 56)")
     unclean = read_plan(surveyor.warehouse, surveyor.json("plan", "reconcile", "--allow-unclean")["plan_id"])
     assert [(change.leader_after, change.isr_after) for change in unclean.changes] == [(2, [2])]

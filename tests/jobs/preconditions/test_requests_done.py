@@ -73,7 +73,7 @@ LOST: Final = topic().replace(f'"topic_id":"{MINE}"'.encode(), b'"version":3')
 
 RESTORE: Final = (
     f"the topic has lost its topic id {MINE}: "
-    "put it back into its znode, before a controller that starts gives it another one"
+    "restore the id in its znode before another controller starts and assigns a new one"
 )
 
 # live brokers, the topic -> the status

@@ -284,7 +284,7 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
     plan, elected = due()
     assert elected == []
     assert [(row.reason or "").split("; ")[-1] for row in plan.rejections if row.topic == name] == [
-        "log dir failed, as it answered with error 56: broker 1"
+        "failed log dir on broker 1 (error 56)"
     ]
     plan, elected = due("--allow-unclean")
     assert elected == [(Action.ELECT, 2)]

@@ -67,7 +67,7 @@ def _rule_input() -> RuleInput:
     return RuleInput(rows, TOPICS, LIVE)
 
 
-SAID: Final = "log dir failed, as it answered with error 56: broker 1"
+SAID: Final = "failed log dir on broker 1 (error 56)"
 
 
 def _elected(partition: int, leader: int, isr: list[int], reason: str, topic: str = "t") -> dict[str, Any]:

@@ -168,7 +168,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         PlacementGoal(fix_racks=True),
         0,
         0,
-        "only replicas that have to move do; --rebalance evens out what they leave uneven",
+        "only required moves are planned; use --rebalance to even out the rest",
     ),
 }
 

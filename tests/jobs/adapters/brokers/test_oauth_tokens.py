@@ -144,7 +144,10 @@ def test_one_command_serves_all_that_read_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("import sys; print('secret'); sys.exit('secret')", "ended with exit code 1: run it by hand"),
+        (
+            "import sys; print('secret'); sys.exit('secret')",
+            "ended with exit code 1: run it in a shell",
+        ),
         ("print('secret secret')", "gave no bearer token"),
         ("import sys; sys.stdout.buffer.write(b'secret\\xff')", "its output is not text"),
         ("import time; print('secret', flush=True); time.sleep(60)", "did not end within 0.5 s"),
@@ -182,7 +185,7 @@ def test_connections_that_wait_for_a_failing_command_share_its_error(tmp_path: P
         thread.join()
 
     command = f"client.properties: sasl.oauthbearer.token.command {sys.executable}"
-    assert errors == [f"{command} ended with exit code 3: run it by hand"] * 8
+    assert errors == [f"{command} ended with exit code 3: run it in a shell to see the cause"] * 8
     assert runs.read_text() == "x"
 
 

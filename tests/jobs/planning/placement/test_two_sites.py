@@ -57,7 +57,7 @@ RACK_GIVEN_UP: Final = (
     "rack b is given up: 36 partitions are in fewer racks than now; most replicas of a partition in one rack 3 → 4"
 )
 AVOIDABLE: Final = (
-    "1 partition gets more replicas in one rack than so many need: `surveyor plan reassign --fix-racks` spreads them"
+    "1 partition gets more replicas in one rack than necessary: `surveyor plan reassign --fix-racks` spreads them"
 )
 
 # question, snapshot, topics, spreads of what changes, warnings
@@ -143,7 +143,9 @@ def test_a_rebalance_crowds_no_rack(surveyor: Surveyor) -> None:
     assert _spreads(surveyor, plan).keys() == {(2, 2)}
     assert plan["most_in_one_rack"] == {"most": [3, 3], "worse": 0, "uneven": 0, "avoidable": 0, "fixable": [36, 36]}
     shown = surveyor("show", "plan", plan["plan_id"]).stdout
-    assert "36 partitions have more in one rack than needed (now 36): `plan reassign --fix-racks` spreads them" in shown
+    assert (
+        "36 partitions have more in one rack than necessary (now 36): `plan reassign --fix-racks` spreads them" in shown
+    )
 
 
 def test_a_file_that_crowds_a_rack_is_refused(surveyor: Surveyor, tmp_path: Path) -> None:
