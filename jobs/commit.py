@@ -1,6 +1,6 @@
 """`surveyor commit`: apply an approved plan, or show what that would do.
 
-Dry unless --apply. Without Spark and JVM it starts in a second.
+Dry unless --apply.
 """
 
 from typing import Annotated

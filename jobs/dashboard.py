@@ -1,4 +1,4 @@
-"""`surveyor dashboard`: replaces this process by a Streamlit server, which shows the tables and writes nothing. No JVM.
+"""`surveyor dashboard`: replaces this process by a Streamlit server, which shows the tables and writes nothing.
 
 Streamlit is an optional dependency. The page has no login, so by default it is served on the loopback address only.
 """

@@ -1,4 +1,4 @@
-"""`surveyor doctor`: check the environment, and say what to do about each problem. No JVM."""
+"""`surveyor doctor`: check the environment, and suggest a remedy for each problem."""
 
 from jobs.core.errors import ExitCode
 from jobs.runtime.options import command, run_as_script

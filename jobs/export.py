@@ -1,4 +1,4 @@
-"""`surveyor export`: write a plan's target assignment in the format of Kafka's tools. It needs no JVM."""
+"""`surveyor export`: write a plan's target assignment in the format of Kafka's tools."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`surveyor metrics`: export metrics of the tables for Prometheus. It needs no JVM."""
+"""`surveyor metrics`: export metrics of the tables for Prometheus."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`surveyor migration`: what a migration from ZooKeeper to KRaft needs, and what it has changed. No JVM."""
+"""`surveyor migration`: check a cluster before a migration from ZooKeeper to KRaft, and compare it afterwards."""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""`surveyor report`: write an HTML report of the cluster or of a plan. It needs no JVM."""
+"""`surveyor report`: write an HTML report of the cluster or of a plan."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`surveyor rollback`: make a new plan that moves what a plan moved back to where it was. No JVM.
+"""`surveyor rollback`: make a new plan that moves a plan's replicas back to their earlier brokers.
 
 The new plan is reviewed and committed like every plan; with --apply it is committed at once. Its waves are those of the
 plan in reverse, computed from the current cluster.

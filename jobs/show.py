@@ -1,4 +1,4 @@
-"""`surveyor show`: print the tables of a snapshot, or the live cluster. It needs no JVM."""
+"""`surveyor show`: print the tables of a snapshot, or the live cluster."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`surveyor sizes`: record the bytes of each replica by broker and log dir. It needs no JVM."""
+"""`surveyor sizes`: record the bytes of each replica by broker and log dir."""
 
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.options import command, run_as_script

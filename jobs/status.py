@@ -1,4 +1,4 @@
-"""`surveyor status`: summarise the live cluster or a snapshot of it. It needs no JVM."""
+"""`surveyor status`: summarise the live cluster or a snapshot of it."""
 
 from typing import Annotated
 

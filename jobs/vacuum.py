@@ -1,4 +1,4 @@
-"""`surveyor vacuum`: delete what is older than the retention from the tables and the disk. It needs no JVM."""
+"""`surveyor vacuum`: delete what is older than the retention from the tables and the disk."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`surveyor verify`: show how far a committed plan has come, change by change, in the current cluster. No JVM."""
+"""`surveyor verify`: show how far a committed plan has come, change by change, in the current cluster."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What a cluster shows now of the partitions and topics that a plan changes, wherever it was read from.
+"""Current state of the partitions and topics that a plan changes, from any source.
 
 `jobs.preconditions` compares it with what the plan was computed from. Where a part could not be decoded, or must not be
 read, the reason is kept in its place, and only what rests on that part is unknown.
@@ -41,7 +41,7 @@ class CurrentCluster(Protocol):
 
     @property
     def migration(self) -> str | None:
-        """Why the cluster must not be written to, as it is being migrated; None if it is not."""
+        """Reason why the cluster must not be written to, as it is being migrated; None if it is not."""
 
     @property
     def brokers(self) -> Sequence[Broker]:
@@ -198,6 +198,6 @@ class CurrentReassignments:
     """Broker epochs of the registered brokers."""
     deleting: frozenset[str]
     ignored: str | None
-    """Why Kafka's controller ignores the whole request, None if it does not."""
+    """Reason why Kafka's controller ignores the whole request, None if it does not."""
     not_understood: Sequence[str]
     """Topics that cannot be decoded, each with the reason."""

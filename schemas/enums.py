@@ -55,7 +55,7 @@ class PartitionState(StrEnum):
 
 
 class Action(StrEnum):
-    """What a change does to its partition."""
+    """Effect of a change on its partition."""
 
     CREATE = "create"
     """Write the first leader and ISR (New -> Online)."""
@@ -163,7 +163,7 @@ class PlanStatus(StrEnum):
 
 
 class RejectionCode(StrEnum):
-    """Why a partition gets no change."""
+    """Reason why a partition gets no change."""
 
     NO_ELIGIBLE_LEADER = "NO_ELIGIBLE_LEADER"
     """No replica can lead it; the reason names those that are dead, not decodable or out of the ISR."""
@@ -246,7 +246,7 @@ class RejectionCode(StrEnum):
 
 
 class FailureScenario(StrEnum):
-    """What a what-if loses, one after the other; values as on the command line."""
+    """Kinds of loss of a what-if, examined one at a time; values as on the command line."""
 
     BROKERS = "brokers=1"
     RACKS = "racks=1"
@@ -254,7 +254,7 @@ class FailureScenario(StrEnum):
 
 
 class RestartEffect(StrEnum):
-    """What a restart of brokers does to a partition, the worst first."""
+    """Effect of restarting brokers on a partition, the worst first."""
 
     OFFLINE = "offline"
     """No live replica in sync can lead it; clients can neither write nor read."""
@@ -267,7 +267,7 @@ class RestartEffect(StrEnum):
 
 
 class RestartCode(StrEnum):
-    """Why a restart has its effect on a partition."""
+    """Reason why a restart has its effect on a partition."""
 
     NO_LIVE_LEADER = "NO_LIVE_LEADER"
     """It is offline already."""
@@ -289,7 +289,7 @@ class RestartCode(StrEnum):
 
 
 class LintCode(StrEnum):
-    """Why a reassignment must not be requested."""
+    """Reason why a reassignment must not be requested."""
 
     UNKNOWN_PARTITION = "UNKNOWN_PARTITION"
     NAMED_TWICE = "NAMED_TWICE"
@@ -339,7 +339,7 @@ class Step(StrEnum):
 
 
 class SecurityKind(StrEnum):
-    """What the table `security` has entries of."""
+    """Kinds of entries in the table `security`."""
 
     ACL = "acl"
     QUOTA = "quota"

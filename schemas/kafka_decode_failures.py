@@ -25,7 +25,7 @@ _GARBAGE: Final = object()
 
 
 class KafkaImpact(StrEnum):
-    """What a znode blocks in Kafka."""
+    """Operation of Kafka that a znode blocks."""
 
     FAIL_OVER = "fail-over"
     """Each broker that becomes the controller resigns at once: there are no elections, creations or moves."""
@@ -234,7 +234,7 @@ def ignored_reassignment(data: bytes | None) -> str | None:
 
 
 def _is_order(entry: object) -> bool:
-    """Whether Jackson can bind the entry; it accepts any members in the list of replicas."""
+    """Return whether Jackson can bind the entry; it accepts any members in the list of replicas."""
     if entry is None:
         return True
     if not isinstance(entry, dict) or not entry.keys() <= _ENTRY_FIELDS:

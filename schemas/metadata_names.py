@@ -18,11 +18,11 @@ class MetadataNames:
     max_assignment_bytes: int | None
     """Maximum size of a topic's assignment; None without a limit."""
     entry: str
-    """What is in quarantine."""
+    """Name of an entry in quarantine: znode or response."""
     no_brokers: str
     no_topics: str
     unread_config: str
-    """Why the config of a topic is unknown."""
+    """Reason why the config of a topic is unknown."""
     _broker: str
     _topic: str
     _config: str

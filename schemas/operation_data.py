@@ -18,7 +18,7 @@ D = TypeVar("D", bound="OperationData")
 
 
 class OperationData(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an operation of the kind `KIND` needs besides the name of its topic."""
+    """Data of an operation of the kind `KIND`, without the topic name."""
 
     KIND: ClassVar[OperationKind]
 

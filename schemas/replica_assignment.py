@@ -32,7 +32,7 @@ def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
 
 
 def is_broker_list(replicas: Collection[int]) -> bool:
-    """Whether a partition may have these replicas: ids of brokers, each once.
+    """Return whether a partition may have these replicas: ids of brokers, each once.
 
     >>> [is_broker_list(replicas) for replicas in ([1, 2], [], [1, 1], [-1])]
     [True, False, False, False]

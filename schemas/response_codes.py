@@ -22,7 +22,7 @@ STALE_BROKER_EPOCH: Final = 77
 
 
 class ResponseMeaning(Enum):
-    """What follows from the response about a partition, or about a request as a whole."""
+    """Consequence of the response for a partition, or for a request as a whole."""
 
     ACCEPTED = auto()
     """The broker accepted the request, and its log dir of the replica works."""

@@ -21,7 +21,7 @@ class PlanResult(Struct, frozen=True):
     result: dict[str, Any]
     lines: list[str]
     error: str | None = None
-    """Why it was not executed; None if it was."""
+    """Reason why it was not executed; None if it was."""
 
 
 class SubmittedPlan(Struct, frozen=True, kw_only=True):

@@ -131,13 +131,13 @@ class Assignment(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why some of it is not understood, empty if all is."""
+        """Reason why some of it is not understood, empty if all is."""
         parts: tuple[UnreadField | UnreadPartition, ...] = (*self.unread_fields, *self.unread)
         return "; ".join(part.reason for part in parts)[:_MAX_PRINTED]
 
     @property
     def unread_moves(self) -> str:
-        """Why it is unknown which replicas are being added or removed, empty if it is known."""
+        """Reason why it is unknown which replicas are being added or removed, empty if it is known."""
         return "; ".join(part.reason for part in self.unread_fields if part.name != TOPIC_ID)
 
 

@@ -7,7 +7,7 @@ TOPICS: Final = "/brokers/topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 
 ZNODE_LIMIT_REASON: Final = "ZooKeeper takes about a megabyte a request (jute.maxbuffer)"
-"""Why a znode must not be larger than a limit; part of messages."""
+"""Reason why a znode must not be larger than a limit; part of messages."""
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes, below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""

@@ -1,1 +1,1 @@
-"""What the user should do next: the commands that follow from status, plans and outages."""
+"""Next steps for the user: the commands that follow from status, plans and outages."""

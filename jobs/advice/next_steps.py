@@ -1,4 +1,4 @@
-"""What is due on a cluster, the most urgent first, each with the command for it.
+"""Tasks that are due on a cluster, the most urgent first, each with its command.
 
 The suggestions follow from the cluster's health and the warehouse. Their commands write nothing to the cluster without
 --apply. Work that Kafka's controller should do by itself is listed as well, because that controller may be stuck.
@@ -72,7 +72,7 @@ class ClusterSituation:
         return None if self.warehouse_status.snapshot is None else self._since(self.warehouse_status.snapshot.taken_at)
 
     def is_fresh(self, plan: PlanRecord) -> bool:
-        """Whether a commit would still accept the plan."""
+        """Return whether a commit would still accept the plan."""
         return -MAX_PLAN_FROM_FUTURE_SECONDS <= self._since(plan.created_at) <= self.max_plan_age
 
     @property
@@ -209,7 +209,7 @@ def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """What remains if a broker does not return: lose records, or copy its replicas to other brokers."""
+    """Suggest the last resorts if a broker does not return: lose records, or copy its replicas to other brokers."""
     health = situation.health
     if health.stuck:
         if health.live and situation.names.has_znodes:

@@ -2,7 +2,7 @@
 
 The rule is in `planner.leadership.last_in_sync`. The state comes from ZooKeeper or a snapshot; for partitions whose
 state names no ISR member, the history of partitions is used. `status`, `reconcile`, `plan recover` and `verify` print
-the sentence of `Outage`. No JVM is started.
+the sentence of `Outage`.
 """
 
 from collections.abc import Collection, Iterator
@@ -39,7 +39,7 @@ class Outage:
 
     @property
     def sentence(self) -> str:
-        """What the operator has to do.
+        """Next steps for the operator.
 
         >>> from numpy import array
         >>> outage = Outage(order=start_order(array([[0, 2], [2, 0]]), array([[0], [0]]), []))
@@ -146,7 +146,7 @@ def outage_left_by(warehouse: Warehouse, plan: PlanRecord) -> Outage | None:
 
 
 def elects_leaders(plan: PlanRecord) -> bool:
-    """Whether a plan was made to elect leaders of offline partitions."""
+    """Return whether a plan was made to elect leaders of offline partitions."""
     if plan.kind == PlanKind.ELECT:
         return plan.options.get("election") in {"offline", "unclean"}
     return plan.kind in {PlanKind.RECONCILE, PlanKind.RECOVER}

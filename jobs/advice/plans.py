@@ -139,7 +139,7 @@ def _unknown_access(settings: Settings, plan: PlanRecord) -> Iterator[str]:
 
 
 def _only_secured(warehouse: "Warehouse") -> bool:
-    """Whether no broker has a listener for clients without credentials and certificates."""
+    """Return whether no broker has a listener for clients without credentials and certificates."""
     if not warehouse.exists() or not warehouse.has("brokers"):
         return False
     endpoints = [endpoint for row in warehouse.typed_rows(Broker) for endpoint in row.endpoints or []]

@@ -1,4 +1,4 @@
-"""What to do about reassignments that are not part of a plan: wait for them, or cancel those that do not move."""
+"""Advice on reassignments that are not part of a plan: wait for them, or cancel those that make no progress."""
 
 import shlex
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The status of a cluster and what is due on it, read from its source or from a snapshot. It needs no JVM.
+"""The status of a cluster and what is due on it, read from its source or from a snapshot.
 
 Concurrently, the age of the last snapshot, open plans and the brokers' min.insync.replicas are read from the warehouse.
 """
@@ -49,7 +49,7 @@ class Status:
     warnings: list[str]
     """Where throttles may be set that are not known."""
     credentials_fault: str | None = None
-    """Why no request to brokers is possible, None if credentials are valid, not needed or not checked."""
+    """Reason why no request to brokers is possible, None if credentials are valid, not needed or not checked."""
 
     @property
     def steps(self) -> list[Suggestion]:

@@ -40,7 +40,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found, and what to do about it unless that is fine."""
+    """The finding of a check, with advice unless it is fine."""
 
     check: str
     status: CheckStatus
@@ -125,7 +125,7 @@ def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], a
 
 
 def history_results(settings: Settings, cluster_id: str | None) -> Checks:
-    """Whether the snapshots under the cluster's name are of another cluster; each new one is refused then."""
+    """Check whether the snapshots under the cluster's name are of another cluster; if so, new ones are refused."""
     message = None
     with suppress(SurveyorError):  # the tables have findings of their own
         message = other_cluster(settings.warehouse, cluster_id, settings.address)

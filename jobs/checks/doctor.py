@@ -161,7 +161,7 @@ def _warehouse(settings: Settings) -> Checks:
 
 
 def _schema(settings: Settings) -> Checks:
-    """Whether another program changed the tables in a way that does harm, or an older Surveyor wrote them."""
+    """Check whether another program changed the tables in a damaging way, or an older Surveyor wrote them."""
     changes = [*foreign_changes(settings.warehouse)]
     for change in changes:
         status = CheckStatus.FAULT if change.is_fault else CheckStatus.WARNING
@@ -231,7 +231,7 @@ def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, re
 
 
 def _epoch(settings: Settings, client: KazooClient, state: ClusterState, recorded_epoch: int) -> Checks:
-    """Whether brokers accept the controller's requests: not if they know a later epoch than the controller's."""
+    """Check whether brokers accept the controller's requests: not if they know a later epoch than the controller's."""
     latest = max(recorded_epoch, latest_epoch_of_states(client))
     if epoch_behind := set_back(state.controller_epoch, latest):
         reconcile = command_line(settings, "reconcile", "--apply")
@@ -246,7 +246,7 @@ def _recorded_epoch(settings: Settings, state: ClusterState) -> int:
 
 
 def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResult:
-    """Whether ZooKeeper's ACLs allow what batch mode writes."""
+    """Check whether ZooKeeper's ACLs allow what batch mode writes."""
     if closed := unwritable_paths(client):
         user = f"the user of {place_of(ZOOKEEPER_CONFIG)}" if endpoint.config else "Surveyor without credentials"
         return CheckResult(
@@ -256,7 +256,7 @@ def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResul
 
 
 def _lease(settings: Settings, client: KazooClient) -> Checks:
-    """Whether ZooKeeper's ACLs deny the lease, which is all that admin mode writes there."""
+    """Check whether ZooKeeper's ACLs deny the lease, which is all that admin mode writes there."""
     if not settings.conf.commit_lease:
         return
     if refusal := lease_refusal(client, settings.zookeeper_endpoint.config):
@@ -323,7 +323,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
 
 
 def _control_requests(settings: Settings, state: ClusterState, configs: Sequence[BrokerConfig]) -> CheckResult:
-    """Whether batch mode could send requests to each broker, and over which listener it should."""
+    """Check whether batch mode could send requests to each broker, and over which listener it should."""
     check = "control requests"
     try:
         listener = settings.listener

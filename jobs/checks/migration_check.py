@@ -1,4 +1,4 @@
-"""What prevents a migration to KRaft, or would be lost in it: read from ZooKeeper and from the brokers. No JVM.
+"""Obstacles to a migration to KRaft, and metadata that would be lost, as ZooKeeper and the brokers show them.
 
 Corresponds to `KRaftMigrationDriver` and `ZkMigrationClient` of Kafka 3.9, the last release with ZooKeeper. Nothing is
 changed. What cannot be read counts as a fault, because it cannot be known to be carried over.
@@ -61,7 +61,7 @@ STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAutho
 
 @dataclass(slots=True)
 class TopicFacts:
-    """What is unusual about topics and partitions; topics queued for deletion are not among them."""
+    """Irregularities of topics and partitions, except topics queued for deletion."""
 
     names: list[str] = field(default_factory=list)
     """All topics, also those queued for deletion."""
@@ -87,7 +87,7 @@ class MigrationFacts:
     configs: Mapping[int, MigrationConfig]
     """Settings by broker."""
     silent: Mapping[int, str]
-    """Why brokers returned none, by broker."""
+    """Reasons why brokers returned none, by broker."""
 
     @property
     def quarantine(self) -> list[QuarantinedZnode]:

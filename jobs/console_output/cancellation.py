@@ -76,7 +76,7 @@ class PartitionReading:
     request: list[int] | None
     risk: CancellationRisk | None
     unreadable_reason: str | None = None
-    """Why its topic cannot be decoded."""
+    """Reason why its topic cannot be decoded."""
     is_stranded: bool = False
     """Whether no replica can lead it, because none is in sync."""
 

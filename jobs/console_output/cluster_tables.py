@@ -1,4 +1,4 @@
-"""Output of `surveyor show brokers`, `topics` and `partitions`. It needs no JVM.
+"""Output of `surveyor show brokers`, `topics` and `partitions`.
 
 Counts are computed in Arrow and numpy, so that only displayed rows of a large cluster become Python objects.
 """
@@ -125,7 +125,7 @@ class _Cluster:
     where: str
     """Description of the source, for the text output."""
     medium: str = ""
-    """What holds the metadata of a live cluster."""
+    """Name of the store that holds the metadata of a live cluster."""
 
     def age_line(self, rows: int) -> str:
         if self.about["snapshot_id"] is not None:

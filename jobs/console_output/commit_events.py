@@ -22,7 +22,7 @@ _MAX_EXAMPLES: Final = 3
 
 
 class CommitEvent:
-    """What a commit or a cancellation has done or found."""
+    """A step or a finding of a commit or a cancellation."""
 
     __slots__ = ()
     level: ClassVar[int] = logging.INFO
@@ -213,7 +213,7 @@ class ChangesAccepted(CommitEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChangedConcurrently(CommitEvent):
-    """What was read back differs from what was requested."""
+    """A change whose state, read back, differs from the requested state."""
 
     level: ClassVar[int] = logging.WARNING
     name: str
@@ -391,7 +391,7 @@ class RestUnthrottled(CommitEvent):
 
 @dataclass(frozen=True, slots=True)
 class TakeOverLine(CommitEvent):
-    """What the take-over reports while it waits for another controller."""
+    """Progress of a take-over that waits for another controller."""
 
     text: str
 
@@ -518,7 +518,7 @@ class Resigned(CommitEvent):
 
 @dataclass(frozen=True, slots=True)
 class StatesVerified(CommitEvent):
-    """What was written was read back."""
+    """The result of reading the written states back."""
 
     states: int
     epoch: int

@@ -1,4 +1,4 @@
-"""Output of `surveyor show commits`: the final outcome of each row in each attempt. It needs no JVM.
+"""Output of `surveyor show commits`: the final outcome of each row in each attempt.
 
 It is a module of its own because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
 """

@@ -1,7 +1,7 @@
 """`surveyor metrics`: metrics for Prometheus, printed, written to a file for node_exporter, or served over HTTP.
 
 The name of every metric family starts with `surveyor_`, and every sample has the label `cluster`. Metrics that are
-unknown before the first snapshot are omitted, so that they are not mistaken for zero. It needs no JVM.
+unknown before the first snapshot are omitted, so that they are not mistaken for zero.
 """
 
 import logging

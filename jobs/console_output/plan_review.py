@@ -195,7 +195,7 @@ class PlanSelection:
 
     @property
     def deleted(self) -> list[DeletionImpact]:
-        """What the deletion of topics destroys; the brokers are not queried before a commit."""
+        """Data that the deletion of topics destroys; the brokers are not queried before a commit."""
         return deletion_impact_of(self.warehouse, self.row)
 
     def _change_lines(self, settings: Settings, changes: StoredRows) -> Iterator[str]:

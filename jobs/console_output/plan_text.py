@@ -183,7 +183,7 @@ def warnings(  # noqa: PLR0917 - everything that can cause a warning
     *,
     everything: bool = False,
 ) -> Iterator[str]:
-    """What a reviewer must see last; `plan_review.warned` selects the changes that it may name.
+    """Yield the warnings that end a review; `plan_review.warned` selects the changes that they may name.
 
     `below_min_isr` and `short_lists` are partitions found by `jobs.preconditions.min_isr`.
     """

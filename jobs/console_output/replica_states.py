@@ -1,4 +1,4 @@
-"""Output of `surveyor show replicas`: the state of each replica in Kafka's replica state machine. It needs no JVM.
+"""Output of `surveyor show replicas`: the state of each replica in Kafka's replica state machine.
 
 It is a module of its own because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
 """

@@ -45,7 +45,7 @@ class RestartedBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartSafety:
-    """What a restart of some brokers at once would do to a cluster."""
+    """Effects of restarting some brokers at once."""
 
     restarting: Sequence[int]
     margin: int

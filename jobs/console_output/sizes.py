@@ -1,4 +1,4 @@
-"""Output of `surveyor show sizes`: recorded sizes by broker, or of a topic by partition and broker. It needs no JVM."""
+"""Output of `surveyor show sizes`: recorded sizes by broker, or of a topic by partition and broker."""
 
 from datetime import datetime
 from typing import Final, NamedTuple

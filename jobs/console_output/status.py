@@ -1,4 +1,4 @@
-"""`surveyor status`: a summary of a cluster, once or repeatedly. It needs no JVM.
+"""`surveyor status`: a summary of a cluster, once or repeatedly.
 
 `jobs.checks.cluster_status` reads it.
 """

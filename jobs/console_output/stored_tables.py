@@ -1,4 +1,4 @@
-"""Output of `surveyor show`: tables as text and JSON. It needs no JVM."""
+"""Output of `surveyor show`: tables as text and JSON."""
 
 import sys
 from collections import Counter
@@ -307,7 +307,7 @@ def show_plans(settings: Settings) -> None:
 
 
 def is_complete(plan: PlanRecord) -> bool:
-    """Whether `surveyor verify` found a plan complete, and it was not cancelled or rolled back since."""
+    """Return whether `surveyor verify` found a plan complete, and it was not cancelled or rolled back since."""
     undone = {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
     return plan.verified_at is not None and plan.status not in undone
 

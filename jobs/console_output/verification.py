@@ -51,7 +51,7 @@ class Verification:
     evenness: Figures | None = None
     """The least and most replicas and leaders per broker now."""
     outage: Outage | None = None
-    """What is offline now, after a plan that was to elect leaders."""
+    """The partitions that are offline after a plan that was to elect leaders."""
     warnings: list[str] = field(default_factory=list)
 
     @property

@@ -32,7 +32,7 @@ class AdvertisedEndpoints:
     served_listeners: frozenset[str | None] = frozenset()
     """The listeners whose clients are served, as `ActiveController.served_listeners`."""
     _warnings: frozenset[str] = frozenset()
-    """Why some endpoints are not served now; each reason is logged once."""
+    """Reasons why some endpoints are not served now; each reason is logged once."""
 
     def refresh(self, configs: Sequence[BrokerConfig]) -> bool:
         """Name the endpoints as the brokers' listeners are named; return whether that differs from before.

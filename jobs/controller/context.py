@@ -1,4 +1,4 @@
-"""What the resident controller knows of the cluster, with indexes of partitions by broker and by topic.
+"""The resident controller's view of the cluster, with indexes of partitions by broker and by topic.
 
 Corresponds to `ControllerContext`. A write is always checked against the versions known here, and partitions that turn
 out to be outdated are read again. The failure of a broker concerns only the partitions that it holds, out of perhaps a

@@ -25,7 +25,7 @@ MAX_DOUBLINGS: Final = 6
 
 @dataclass(slots=True)
 class PendingWork:
-    """What the next cycle decides on."""
+    """Partitions and requests on which the next cycle decides."""
 
     partitions: set[Key] = field(default_factory=set)
     requests_due: bool = True

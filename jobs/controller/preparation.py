@@ -65,7 +65,7 @@ class ControlOptions:
 
 @dataclass(slots=True)
 class Preparation:
-    """What a controller needs before its take-over."""
+    """Settings and services that a controller needs before its take-over."""
 
     cluster_id: str | None
     engine: DecisionEngine

@@ -1,4 +1,4 @@
-"""What a process of `surveyor control` serves: requests of brokers and clients at --listen, and warnings about that."""
+"""Services of a `surveyor control` process: requests of brokers and clients at --listen, and warnings about that."""
 
 import logging
 import socket
@@ -42,7 +42,7 @@ _UNREACHABLE_EFFECT: Final = {"brokers": "no replica joins an ISR", "clients": "
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What this process serves, over all its controllerships."""
+    """Services of this process, shared by all its controllerships."""
 
     metrics: ControllerMetrics
     apis: ControllerApis | None = None

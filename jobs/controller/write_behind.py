@@ -56,7 +56,7 @@ CONSTRAINT_VIOLATED: Final = "Invalid data found"
 """Part of Delta's message about rows that violate a constraint of their table, which no retry changes."""
 
 _ERRORS_OF_VALUES: Final = (ValueError, TypeError, OverflowError)
-"""What Arrow raises about values. A DeltaError may be about the store: deltalake reports a full disk as one."""
+"""Errors that Arrow raises about values. A DeltaError may be about the store: deltalake reports a full disk as one."""
 
 _C_LIBRARY: Final = ctypes.CDLL(None)
 
@@ -116,7 +116,7 @@ class WriteBehindLog:
     _work: SimpleQueue[_Item | None] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
     _failures: dict[str, str] = field(default_factory=dict)
-    """Why the last write of a table failed, by table; of those that succeeded there is no entry."""
+    """Reasons why the last write of a table failed, by table; a table whose last write succeeded has no entry."""
     _rows: dict[str, list[pa.Table]] = field(default_factory=lambda: {table: [] for table in _APPENDED})
     """Together with the three below: everything to be written, including what could not be."""
     _transitions: dict[str, Transition] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class WriteBehindLog:
 
     @property
     def failed(self) -> str | None:
-        """Why the last write failed; None if everything was written."""
+        """Reason why the last write failed; None if everything was written."""
         return next(iter(self._failures.values()), None)
 
     @property

@@ -37,7 +37,7 @@ CREATED: Final = "during"
 """The topic that is created while the controller writes to both."""
 
 OWN_CHANGES: Final = {("topic config", ORDERS), ("topic created", CREATED)}
-"""What was changed on purpose, as the proof names it; partitions of CREATED are left out."""
+"""Intended changes, as the proof names them; partitions of CREATED are left out."""
 
 PAGE: Final = "proof.html"
 

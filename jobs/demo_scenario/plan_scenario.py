@@ -98,13 +98,13 @@ class PlanScenario(DemoScenario):
         return rows_as_of(self.settings.warehouse, find_snapshot(self.settings.warehouse), Partition)
 
     def has_imbalance(self) -> bool:
-        """Whether a partition of the newest snapshot is not led by its preferred replica."""
+        """Return whether a partition of the newest snapshot is not led by its preferred replica."""
         snapshot_id = find_snapshot(self.settings.warehouse).snapshot_id
         rows = self.settings.warehouse.read("imbalance", ("snapshot_id", "=", snapshot_id), columns=["not_led"])
         return any(rows["not_led"].to_pylist())
 
     def is_without(self, broker: int) -> bool:
-        """Whether a broker that was killed is no leader and in no ISR any more."""
+        """Return whether a killed broker is no longer a leader or in an ISR."""
         return all(broker not in {state.leader, *state.isr} for _, state in self.states())
 
     def all_in_sync(self) -> bool:

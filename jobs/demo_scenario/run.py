@@ -28,7 +28,7 @@ INTERRUPTED: Final = "interrupted: the servers of the demo are stopped; the same
 
 
 class Demo(Enum):
-    """What the demo shows."""
+    """The demos: a ZooKeeper cluster, a KRaft cluster, and a migration from one to the other."""
 
     ZOOKEEPER = auto()
     KRAFT = auto()

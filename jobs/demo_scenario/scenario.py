@@ -1,4 +1,4 @@
-"""What every demo has: numbered steps, a producer that writes throughout, and the records that are read back.
+"""Common parts of all demos: numbered steps, a producer that writes throughout, and the records that are read back.
 
 Every step runs a Surveyor command as a user would type it, and shows the command before its output.
 """

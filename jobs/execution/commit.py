@@ -1,7 +1,7 @@
 """A commit in any mode: judge the rows, write those that are pending, and record the outcomes.
 
 A row is pending, already applied, or stale. The modes share everything up to the writing: the plan is checked against
-the limits, the cluster is read, and each row is judged. Neither Spark nor a JVM is used.
+the limits, the cluster is read, and each row is judged.
 
 If `surveyor control` is the controller, the plan is submitted to it, and it returns the result. An interrupted commit
 withdraws its plan; if the controller has begun with it, the controller still carries it out.
@@ -265,7 +265,7 @@ def _maintain_throttle_only(
 
 
 def _needs_watching(settings: Settings, cluster: ClusterConnection, plan: Plan, running: ReassignmentOptions) -> bool:
-    """Whether replicas of a committed plan still move and this command has to wait for them or for their throttle."""
+    """Return whether replicas of a committed plan still move and this command waits for them or their throttle."""
     watched = running.watches or throttle_rows(settings.warehouse, plan.plan_id)
     if not watched:
         return False

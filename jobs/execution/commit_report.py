@@ -46,7 +46,7 @@ from schemas.submitted_plan import PlanResult
 
 @dataclass(frozen=True, slots=True)
 class ReportExtras:
-    """What a command adds to the report of a commit."""
+    """Fields that a command adds to the report of a commit."""
 
     result: Result = field(default_factory=dict)
     lines: Sequence[str] = ()

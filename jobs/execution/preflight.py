@@ -1,7 +1,6 @@
-"""What a commit checks before it writes anything; dry runs and real commits make the same checks.
+"""Checks of a commit before it writes anything; dry runs and real commits make the same checks.
 
 The plan is checked against the limits, the cluster is read, and each row is judged: pending, already applied, or stale.
-Neither Spark nor a JVM is used.
 """
 
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ class Preflight:
     state: LiveCluster
     mode: Mode
     reason: str
-    """Why this mode was chosen."""
+    """Reason why this mode was chosen."""
     pending: list[PlanRow]
     already_decided: list[RowOutcome]
     limits: CommitLimits

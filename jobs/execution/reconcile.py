@@ -59,7 +59,7 @@ MAX_PAUSE_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _PlannedCycle:
-    """What one cycle has planned, and what stays offline after it."""
+    """The plan of one cycle, and the partitions that stay offline after it."""
 
     plan: Plan
     outage: Outage | None

@@ -83,7 +83,7 @@ class PlanDraft:
     at_most: int | None = None
     """Upper bound on changes plus rejections, if it is known and the rows are cheap to compute."""
     refused: str | None = None
-    """Why the plan must not be committed; it is stored anyway, for review."""
+    """Reason why the plan must not be committed; it is stored anyway, for review."""
 
 
 Planner = Callable[[PlanningTables], PlanDraft]

@@ -1,7 +1,6 @@
 """Facts of the cluster that decide which brokers may restart, as it is now or as a snapshot has it.
 
-The default min.insync.replicas is requested from every broker first, and the cluster's metadata is read last. No JVM is
-needed.
+The default min.insync.replicas is requested from every broker first, and the cluster's metadata is read last.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,12 +22,12 @@ from schemas.text import abbreviate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartFacts:
-    """What is known of a cluster, now or at a snapshot, wherever it was read from."""
+    """State of a cluster, current or at a snapshot, from any source."""
 
     view: ClusterView
     configs: Sequence[BrokerConfig]
     silent: Mapping[int, str] = field(default_factory=dict)
-    """Why registered brokers did not answer: they may be dead, with a session that has not ended yet."""
+    """Reasons why registered brokers did not answer: they may be dead, with a session that has not ended yet."""
     snapshot_id: int | None = None
     """None for the state of now."""
 

@@ -40,7 +40,7 @@ class PartitionStatus:
     detail: str
     """The current state, as text for the user."""
     risk: CancellationRisk | None = None
-    """Why its reassignment must not be cancelled."""
+    """Reason why its reassignment must not be cancelled."""
     stranded: bool = False
     """None of its replicas is in its ISR and none is being added, so no replica can lead it."""
     is_unknown: bool = False

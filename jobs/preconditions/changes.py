@@ -170,7 +170,7 @@ def topic_moved(change: Change, topic: CurrentTopic) -> str | None:
 
 
 def _unread_fields(topic: CurrentTopic) -> str:
-    """Why the topic id or the moves of a topic are unknown, empty if they are known."""
+    """Return why the topic id or the moves of a topic are unknown, empty if they are known."""
     content = topic.content.value
     return topic.content.reason if content is None else "; ".join(part.reason for part in content.unread_fields)
 

@@ -1,4 +1,4 @@
-"""What a plan's changes depend on in addition to their own columns, in a cluster without versions.
+"""State that a plan's changes depend on in addition to their columns, in a cluster without versions.
 
 Eligible leader replicas are not in the table `changes`, so `jobs.repositories.plans.repository` reads them from the
 snapshot. They are unknown for a rollback, which is computed from the live cluster and not from a snapshot. They are
@@ -17,7 +17,7 @@ from schemas.znode_codecs import MalformedZnodeError
 
 @dataclass(frozen=True, slots=True)
 class PlannedRegistrations:
-    """What the rows of a plan without versions do not say of their partitions."""
+    """State of a plan's partitions that its rows, which have no versions, do not contain."""
 
     eligible: Mapping[Key, list[int] | None] = field(default_factory=dict)
     """Eligible leader replicas as planned, where they are known."""

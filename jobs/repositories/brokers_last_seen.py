@@ -1,4 +1,4 @@
-"""The last known registration of brokers that are not registered now: rack, host, endpoints. It needs no JVM.
+"""The last known registration of brokers that are not registered now: rack, host, endpoints.
 
 ZooKeeper deletes a broker's registration when its session ends, but its replicas stay assigned, and a plan must know
 their racks. A fenced broker of a KRaft cluster counts as not registered here. So each snapshot stores in

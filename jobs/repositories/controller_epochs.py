@@ -2,7 +2,7 @@
 
 /controller_epoch can be deleted or set back, for instance by a clean-up script. Brokers keep the latest epoch that they
 received in memory and refuse requests of a controller with an earlier epoch. The recorded epochs show what the brokers
-have received. It needs no JVM.
+have received.
 """
 
 from typing import Final
@@ -44,7 +44,7 @@ def latest_epoch(epochs: pa.ChunkedArray) -> int:
 
 
 def _is_of_cluster(warehouse: Warehouse, cluster_id: str | None) -> bool:
-    """Whether all snapshots are of this cluster; a recreated cluster of the same name starts its epochs again."""
+    """Return whether all snapshots are of this cluster; a recreated cluster of the same name restarts its epochs."""
     if "cluster_id" not in warehouse.columns("snapshots"):
         return True
     ids = {*warehouse.read("snapshots", columns=["cluster_id"])["cluster_id"].to_pylist()} - {None}

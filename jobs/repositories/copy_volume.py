@@ -36,7 +36,7 @@ _SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveVolume:
-    """What one wave copies."""
+    """Bytes that one wave copies."""
 
     wave: int
     replicas: int
@@ -54,7 +54,7 @@ class WaveVolume:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What a plan copies, wave by wave, and how many bytes each broker receives in total."""
+    """Bytes that a plan copies, by wave, and that each broker receives in total."""
 
     waves: Sequence[WaveVolume]
     received: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""What is lost with topics that a plan deletes: partitions and bytes from the tables, records from the brokers'
+"""Losses from topics that a plan deletes: partitions and bytes from the tables, records from the brokers'
 offsets.
 
 None stands for an unknown figure. The tables are as old as the plan's snapshot and the last `surveyor sizes`.

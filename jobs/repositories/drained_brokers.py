@@ -59,7 +59,7 @@ def remove(warehouse: Warehouse, plan: PlanRecord) -> bool:
 
 
 def has_registered_again(mark: DrainedBroker, registered: Mapping[int, int | None]) -> bool:
-    """Whether a resident drain has ended because the broker registered again with a later broker epoch.
+    """Return whether a resident drain has ended because the broker registered again with a later broker epoch.
 
     `registered` maps brokers to their epochs. The rule is that of `planner.columns.broker_sets.with_drained`. A mark of
     an older version has no epoch and does not end.

@@ -1,7 +1,7 @@
-"""Harmful changes of a warehouse's tables by other programs, with OPTIMIZE, VACUUM or ALTER TABLE.
+"""Damaging changes of a warehouse's tables by other programs, with OPTIMIZE, VACUUM or ALTER TABLE.
 
-Any program may read the tables, and most changes by other programs do no harm; docs/tables.md lists those that do. On
-S3 each commit by Spark may do harm. This module needs no JVM and changes nothing.
+Any program may read the tables, and most changes by other programs do no damage; docs/tables.md lists those that do. On
+S3 each commit by Spark may do damage. This module changes nothing.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _COMMITS_READ: Final = 20
 """The newest commits of a table of which the engine is read."""
 
 _SPARK: Final = ("Apache-Spark", "Databricks-Runtime")
-"""What begins the name of an engine whose commits on S3 are unconditional."""
+"""Beginnings of the names of engines whose commits on S3 are unconditional."""
 
 _ONLY_READ: Final = (
     "such a commit can silently overwrite a commit of Surveyor; use Spark only to read this warehouse, and deltalake "
@@ -51,7 +51,7 @@ _STORE_ERRORS: Final = (UnreadableError, OSError, DeltaError)
 
 @dataclass(frozen=True, slots=True)
 class ForeignChange:
-    """A change that does harm, and the command that undoes it."""
+    """A damaging change, and the command that undoes it."""
 
     description: str
     remedy: str
@@ -60,7 +60,7 @@ class ForeignChange:
 
 
 def foreign_changes(warehouse: Warehouse) -> Iterator[ForeignChange]:
-    """Yield what does harm in each existing table, then what is lost of the newest and the oldest snapshot.
+    """Yield the damaging changes of each existing table, then the losses of the newest and the oldest snapshot.
 
     A table or a snapshot that the store does not return is yielded, too.
     """

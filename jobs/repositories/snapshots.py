@@ -1,4 +1,4 @@
-"""Selection of the snapshot that a command uses, and its tables. It needs no JVM."""
+"""Selection of the snapshot that a command uses, and its tables."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -119,7 +119,7 @@ def refuse_empty(snapshot: Snapshot, *, topics: bool = False) -> None:
 
 
 UNCLEAN_INSTEAD: Final = "use `surveyor plan elect --unclean` for elections that it does not make"
-"""What to use instead of a plan of repairs."""
+"""Alternative to a plan of repairs, for messages."""
 
 
 def refuse_unversioned(snapshot: Snapshot, command: str, instead: str = UNCLEAN_INSTEAD) -> None:
@@ -276,7 +276,7 @@ def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa
 
 
 def has_vanished(partition_state: str | None, vanished: bool | None) -> bool:  # noqa: FBT001 - two columns
-    """Whether a row of the history records that the partition vanished; rows of older versions show it by state."""
+    """Return whether a row of the history records that the partition vanished; older rows show it by their state."""
     return partition_state == PartitionState.NON_EXISTENT if vanished is None else vanished
 
 

@@ -1,6 +1,6 @@
 """State of a cluster in the warehouse for `surveyor status`: last snapshot, open plans, drained brokers, throttles.
 
-`surveyor status` also works without a warehouse, with an empty one and with one of an older version. It needs no JVM.
+`surveyor status` also works without a warehouse, with an empty one and with one of an older version.
 """
 
 from collections import Counter

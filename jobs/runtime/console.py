@@ -34,7 +34,7 @@ Result = dict[str, Any]
 
 
 class CommandResult:
-    """What a command shows at its end, and its exit code; services return it, and `command` prints it.
+    """Final output of a command, and its exit code; services return it, and `command` prints it.
 
     `fields` are those of the JSON object, `lines` the tables and lines for people. `steps` are suggestions for the next
     command; they are `next` of the object and the last lines. None is for commands without suggestions. `warnings` are

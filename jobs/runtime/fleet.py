@@ -52,7 +52,7 @@ Work = Callable[[Settings], CommandResult]
 
 @dataclass(frozen=True, slots=True)
 class FleetSummary:
-    """What the summary shows of each cluster."""
+    """Summary of a command over all clusters."""
 
     title: str
     figures: Callable[[Result], Result]

@@ -1,4 +1,4 @@
-"""What a service asks before it writes; commands answer it, so that no service knows the terminal.
+"""Questions of a service before it writes; commands answer them, so that no service depends on the terminal.
 
 A service that prepares and writes within one session of the cluster takes a callback of type `Approve`. None approves
 everything in advance, as `--yes` does. A service whose preparation is over before it writes has a function for each
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What is about to be written, and the question that approves it."""
+    """The changes about to be written, and the question that approves them."""
 
     question: str
     lines: Iterable[str] = ()
-    """What would be written; read only if it is shown."""
+    """The changes that would be written; read only if they are shown."""
     warnings: Sequence[str] = ()
     """The warnings among `lines`, which are logged even if no question can be asked."""
     expected_word: str | None = None
     """The only answer that approves, for what cannot be undone; without it the question is one of yes or no."""
     unattended_refusal: str | None = None
-    """Why nothing is written if no question can be asked; None if `--apply` is enough then."""
+    """Reason why nothing is written if no question can be asked; None if `--apply` is enough then."""
 
 
 Approve = Callable[[Review], bool]

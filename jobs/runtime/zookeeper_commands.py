@@ -13,4 +13,4 @@ _OWN_CONTROLLER: Final = (
 )
 
 INSTEAD: Final[Mapping[str, str]] = {"control": _OWN_CONTROLLER, "reconcile": _OWN_CONTROLLER}
-"""What to use instead of a command, by its name."""
+"""Alternatives to a command, by its name."""

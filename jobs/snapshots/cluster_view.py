@@ -1,4 +1,4 @@
-"""The state of a cluster without Spark: live from its source, or from a snapshot. It needs no JVM.
+"""The state of a cluster without Spark: live from its source, or from a snapshot.
 
 Both give the same `ClusterView`, with partitions as an Arrow table. Znodes in quarantine are only counted.
 """
@@ -65,15 +65,15 @@ class ClusterView:
     blocking: list[QuarantinedZnode]
     """Rows of QUARANTINE that prevent a part of Kafka from starting."""
     ignored_request: str | None = None
-    """Why a controller that is a broker ignores what is requested in /admin/reassign_partitions."""
+    """Reason why a controller that is a broker ignores what is requested in /admin/reassign_partitions."""
     throttled_brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Throttle rates by broker or <default>; not recorded in snapshots."""
     unread_broker_configs: Mapping[str, str] = field(default_factory=dict)
-    """Why throttle rates of brokers are unknown, by the path that could not be read; not recorded in snapshots."""
+    """Reasons why throttle rates of brokers are unknown, by the unreadable path; not recorded in snapshots."""
     unread_topics: frozenset[str] = frozenset()
     """Topics whose assignment could not be read in part or as a whole; they may have partitions that are not listed."""
     hidden_topics: str | None = None
-    """Why further topics may exist, which no row names; None if there are none."""
+    """Reason why further topics may exist, which no row names; None if there are none."""
     log_dir_events: frozenset[int] = frozenset()
     """Brokers that report a failed log dir which no controller has handled."""
     voters: Sequence[Voter] | None = None

@@ -1,4 +1,4 @@
-"""The differences between two snapshots, as `surveyor show diff` shows them. It needs no JVM.
+"""The differences between two snapshots, as `surveyor show diff` shows them.
 
 DuckDB joins the tables on their keys and compares them column by column; only differing rows become Python objects.
 Only partitions with a row in the history between the two snapshots can differ, so only they are read. An empty

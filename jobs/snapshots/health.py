@@ -1,4 +1,4 @@
-"""Health figures of a cluster: live and missing brokers, and partitions that need attention. It needs no JVM.
+"""Health figures of a cluster: live and missing brokers, and partitions that need attention.
 
 They correspond to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`, `UnderMinIsrPartitionCount` and
 `PreferredReplicaImbalanceCount`, for the whole cluster. Topics queued for deletion and partitions that cannot be

@@ -1,4 +1,4 @@
-"""What a migration to KRaft has lost or changed, found by comparing a snapshot before it with one after it. No JVM.
+"""Metadata that a migration to KRaft lost or changed, found by comparing a snapshot before it with one after it.
 
 A migration must keep topics, their ids and configs, partitions with their replicas in order, the members of each ISR,
 and the settings of brokers; leader epochs never go back, as followers truncate their logs by them. Leaders, their
@@ -38,19 +38,19 @@ COUNTS: Final = {"acls": "ACLs", "quotas": "quotas", "scram_credentials": "SCRAM
 """Columns of SNAPSHOTS that count what no table has in full."""
 
 KINDS: Final = {"acls": SecurityKind.ACL, "quotas": SecurityKind.QUOTA, "scram_credentials": SecurityKind.SCRAM}
-"""What they count, as in SECURITY."""
+"""Counted kinds, as in SECURITY."""
 
 DIGESTS: Final = {"acls": "acls_digest", "quotas": "quotas_digest", "scram_credentials": "scram_digest"}
-"""Columns with the digest of what another column counts."""
+"""Columns with the digest of the entries that another column counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationProof:
-    """The differences that a migration must not make, and what could not be compared."""
+    """The differences that a migration must not make, and the values that could not be compared."""
 
     differences: list[Difference]
     unknown: list[str]
-    """What is not known before or after, in words."""
+    """Descriptions of values that are unknown before or after."""
     deleted_topics: list[str]
     """Topics that were queued for deletion before and are gone."""
 

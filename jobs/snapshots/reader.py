@@ -31,7 +31,7 @@ from schemas.text import join_ids, pluralise
 
 @dataclass(frozen=True, slots=True)
 class DriverMetadata:
-    """What the driver reads before Spark starts, so that an unreadable cluster is reported at once."""
+    """Metadata that the driver reads before Spark starts, so that an unreadable cluster is reported at once."""
 
     metadata: ClusterMetadata
     tiny: bool
@@ -50,7 +50,7 @@ class StagedMetadata:
     counts: dict[str, int]
     """Number of staged rows by kind."""
     quarantine: list[QuarantinedZnode]
-    """What could not be understood of topics and partitions."""
+    """Metadata of topics and partitions that could not be decoded."""
     position_after: int | None
     security: SecurityReading
 

@@ -47,7 +47,7 @@ class FailedLogDir(Struct, frozen=True, kw_only=True):
 
 
 class StoredSizes(Struct, frozen=True, kw_only=True):
-    """What was stored: counts, brokers without a response and failed log dirs; the fields are those of the JSON."""
+    """Summary of the stored sizes: counts, brokers without a response and failed log dirs; fields as in the JSON."""
 
     brokers: int
     topics: int

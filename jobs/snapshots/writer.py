@@ -61,7 +61,7 @@ MAX_MERGE_SHARE = 0.001
 
 
 class SnapshotCounts(NamedTuple):
-    """What a snapshot has: columns of SNAPSHOTS."""
+    """Figures of a snapshot: columns of SNAPSHOTS."""
 
     brokers: int
     topics: int
@@ -171,7 +171,7 @@ class SnapshotWriter:
         return SnapshotTables(self.tables, self.last)[table]
 
     def written_since_last_snapshot(self, table: str) -> bool:
-        """Whether the cluster's rows were written after the last complete snapshot, such as by a killed snapshot.
+        """Return whether the cluster's rows were written after the last complete snapshot, as by a killed snapshot.
 
         OPTIMIZE also counts, although it changes no row; the comparison is then redundant. If they were not, the
         snapshot names the version that was examined, unless it writes the table after all. The one that the last
@@ -212,7 +212,7 @@ class SnapshotWriter:
         self.write_last_seen()
 
     def has_changed(self, table: str, rows: Iterable[AnyRow], last: Snapshot) -> bool:
-        """Whether the rows of a small table differ from those of the last complete snapshot, or are not known to."""
+        """Return whether the rows of a small table differ, or may differ, from the last complete snapshot's rows."""
         if table not in last.versions or self.written_since_last_snapshot(table):
             return True
         return comparable(table, rows) != comparable(table, self.rows_before(table, last))
@@ -240,7 +240,7 @@ class SnapshotWriter:
         return rows
 
     def topics_differ(self, last: Snapshot, new: pa.Table) -> bool:
-        """Whether any topic's row changed, apart from `snapshot_id`.
+        """Return whether any topic's row changed, apart from `snapshot_id`.
 
         Columns are compared one by one, because tables with the same rows differ if a column may be null in one only.
         """

@@ -57,7 +57,7 @@ class FleetRow:
     health: HealthAtSnapshot | None
     """At the newest snapshot; None if it is not known."""
     reason: str | None = None
-    """Why the health is not known."""
+    """Reason why the health is not known."""
 
 
 def newest_health(warehouse: Warehouse, snapshot: Snapshot, threshold: float) -> HealthAtSnapshot:

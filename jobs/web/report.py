@@ -1,4 +1,4 @@
-"""`surveyor report`: writes a page to a file atomically. It needs no JVM."""
+"""`surveyor report`: writes a page to a file atomically."""
 
 from datetime import UTC, datetime
 from pathlib import Path

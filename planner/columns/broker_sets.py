@@ -129,7 +129,7 @@ def no_brokers() -> Column:
 
 
 def is_led_in_isr() -> Column:
-    """Whether a live member of the ISR leads the partition. Followers can only copy from such a leader."""
+    """Return whether a live member of the ISR leads the partition. Followers can only copy from such a leader."""
     return F.expr(IS_LED_SQL)
 
 

@@ -47,7 +47,7 @@ def partition_state(leader: Column, is_live: Column, deleting: Column | None = N
 
 
 def under_replicated(replicas: Column, isr: Column) -> Column:
-    """Whether some replica is not in the ISR; the equality test is a quick path for the usual case."""
+    """Return whether some replica is not in the ISR; the equality test is a quick path for the usual case."""
     return (replicas != isr) & (F.size(difference(replicas, isr)) > 0)
 
 

@@ -23,7 +23,7 @@ NO_ELECTION_REASONS: Final[Mapping[RejectionCode, Sentence]] = {
     RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
     RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
 }
-"""Why no election of any kind is planned, by code."""
+"""Reasons why no election of any kind is planned, by code."""
 
 
 def join_requested(requested: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:

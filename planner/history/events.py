@@ -126,7 +126,7 @@ def partition_events(pairs: DataFrame) -> DataFrame:
 
 
 def _state_vanished() -> Column:
-    """Whether a state existed before and is missing now although the topic still exists."""
+    """Return whether a state existed before and is missing now although the topic still exists."""
     new = F.col("a.partition_state").eqNullSafe(PartitionState.NEW.value)
     return F.col("b.leader").isNotNull() & new & (F.col("a.topic_version") >= F.col("b.topic_version"))
 

@@ -100,7 +100,7 @@ def differing(before: DataFrame, now: DataFrame) -> DataFrame:
 
 
 def has_changed() -> Column:
-    """Whether a pair is a change of the partition: false if only the version of its topic's znode grew.
+    """Return whether a pair is a change of the partition: false if only the version of its topic's znode grew.
 
     A lower version is a change: the topic was deleted and created again.
     """
@@ -126,7 +126,7 @@ def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
 
 
 def has_vanished() -> Column:
-    """Whether a row of history marks a missing partition; rows of older versions mark it by the state alone."""
+    """Return whether a row of history marks a missing partition; rows of older versions mark it by the state alone."""
     return F.expr(f"coalesce(vanished, partition_state <=> '{PartitionState.NON_EXISTENT}')")
 
 

@@ -48,7 +48,7 @@ CODE_SQL: Final = f"""CASE
     WHEN leader IS NULL AND size(first_isr) = 0 THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
     WHEN leaderless AND (action IS NULL OR action = '{Action.TAKE_OFFLINE}') THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
 END"""
-"""Why a partition stays without a leader or was not considered; null if it has, or gets, what it needs."""
+"""Reason why a partition stays without a leader or was not considered; null if it has or gets a leader."""
 
 _ABLE: Final = "array_intersect(array_intersect(replicas, eligible), live)"
 

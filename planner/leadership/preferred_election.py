@@ -29,7 +29,7 @@ def candidates_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> Data
 
 
 def _leader_not_understood() -> Column:
-    """Whether the leader is registered but not understood.
+    """Return whether the leader is registered, but its registration cannot be decoded.
 
     Such a leader is alive but cannot be notified that it no longer leads, so it would continue to accept writes.
     """

@@ -143,7 +143,7 @@ BeforeAndAfter = tuple[Range, Range]
 
 
 class GivenUpLeaders(Struct, frozen=True, kw_only=True):
-    """What reordering all partitions would reach; see `_leaders_given_up`."""
+    """Result of reordering all partitions; see `_leaders_given_up`."""
 
     leaders_per_broker: Range
     reorders: int

@@ -137,7 +137,7 @@ class Placement:
     bound: str
     """How the lower bound is derived."""
     uneven: str
-    """Why brokers hold numbers of replicas that differ by more than one; empty if they do not."""
+    """Reason why brokers hold numbers of replicas that differ by more than one; empty if they do not."""
     held: Ints
     """Rows left alone because a dead broker that is not being emptied holds a replica of them."""
     left: int

@@ -1,4 +1,4 @@
-"""Why the reassignment of a partition makes no progress: nothing is left to do, or a broker is missing.
+"""Reason why the reassignment of a partition makes no progress: nothing is left to do, or a broker is missing.
 
 Corresponds to `KafkaController.processZkPartitionReassignment`, which drops requests it cannot carry out, and to
 `isReassignmentComplete`. A reassignment waits until its whole target is in the ISR, for as long as one of its brokers
@@ -17,7 +17,7 @@ from schemas.text import abbreviate, partition_name
 
 
 class Obstacle(NamedTuple):
-    """Why a reassignment makes no progress; `waits_for` are the brokers that must start."""
+    """Reason why a reassignment makes no progress; `waits_for` are the brokers that must start."""
 
     code: RejectionCode
     reason: str

@@ -29,7 +29,7 @@ LAST_WAVE: Final = 1
 
 
 class Rejection(NamedTuple):
-    """Why a partition is not rolled back."""
+    """Reason why a partition is not rolled back."""
 
     code: RejectionCode | LintCode
     reason: str

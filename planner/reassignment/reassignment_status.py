@@ -38,7 +38,7 @@ class ReassignmentStep(NamedTuple):
 
 
 class CancellationRisk(NamedTuple):
-    """Why a reassignment must not be cancelled."""
+    """Reason why a reassignment must not be cancelled."""
 
     code: RejectionCode
     reason: str
@@ -96,7 +96,7 @@ def status_in_any_order(step: ReassignmentStep, now: ReplicaAssignment) -> Reass
 
 
 def is_stranded(now: ReplicaAssignment, isr: Sequence[int] | None) -> bool:
-    """Whether no replica can lead a partition, because none is in the ISR; False if the ISR is not known.
+    """Return whether no replica can lead a partition, because none is in the ISR; False if the ISR is not known.
 
     >>> is_stranded(ReplicaAssignment([1, 2]), isr=[3]), is_stranded(ReplicaAssignment([1, 2]), isr=None)
     (True, False)

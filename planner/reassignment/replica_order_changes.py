@@ -19,7 +19,7 @@ LEADER_WAVE = 1
 
 
 def is_reordered() -> Column:
-    """Whether the target order differs from the current one."""
+    """Return whether the target order differs from the current one."""
     return F.col("target") != F.col("replicas")
 
 

@@ -1,1 +1,1 @@
-"""What a controller does next: each rule decides separately, and each partition gets one change at most."""
+"""Next changes of a controller: each rule decides separately, and each partition gets one change at most."""

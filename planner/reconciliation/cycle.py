@@ -58,7 +58,7 @@ class CycleInput:
 
 @dataclass(frozen=True)
 class Cycle:
-    """What is due by these tables."""
+    """Changes and requests that are due by these tables."""
 
     tables: CycleInput
 

@@ -83,7 +83,7 @@ _CODE_SQL: Final = f"""CASE
     WHEN NOT ({_NARROWED}) THEN IF(next_leader IS NULL, '{RejectionCode.NO_ELIGIBLE_LEADER}', NULL)
     WHEN stays AND size(unstopped) > 0 THEN '{RejectionCode.WAITS_FOR_STOP}'
 END"""
-"""Why a partition does not take its next step; null if it does."""
+"""Reason why a partition does not take its next step; null if it does."""
 
 _ACTION: Final = f"""CASE
     WHEN code IS NOT NULL THEN NULL

@@ -44,7 +44,7 @@ class IsrError(IntEnum):
 
 
 class IsrProposal(Struct, frozen=True, kw_only=True, gc=False):
-    """What a leader proposes for one partition."""
+    """The ISR that a leader proposes for one partition."""
 
     topic: str
     partition: int

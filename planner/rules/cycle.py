@@ -23,7 +23,7 @@ from schemas.rows import Key
 
 @dataclass(frozen=True, slots=True)
 class CycleState:
-    """What the rules of a cycle depend on.
+    """Inputs of a cycle's rules.
 
     `failed`: by partition, the brokers on which its log dir failed. `stopped`: by partition and broker, the leader
     epoch at which the broker has confirmed that it stopped its replica. The replica may have been started since at a

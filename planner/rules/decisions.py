@@ -20,7 +20,7 @@ FULFILLED: Final = frozenset({RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALRE
 
 
 class Decision(Struct, frozen=True, kw_only=True, gc=False):
-    """What one rule decided about one partition."""
+    """Decision of one rule about one partition."""
 
     topic: str
     partition: int

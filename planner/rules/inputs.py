@@ -1,4 +1,4 @@
-"""What the rules take besides a partition and its topic: the broker sets, and the controller's configs.
+"""Inputs of the rules other than a partition and its topic: the broker sets and the controller's configs.
 
 Corresponds to `liveOrShuttingDownBrokerIds` and `replicasOnOfflineDirs` of `ControllerContext`.
 """
@@ -86,7 +86,7 @@ class BrokerSets:
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """What the brokers' configs say about the controller's rules."""
+    """Broker configs that the controller's rules depend on."""
 
     unclean_election: bool = False
     """Whether unclean elections are allowed where the topic does not say: only if every broker is known to allow them.

@@ -1,4 +1,4 @@
-"""What a restart of brokers does to one partition: nothing, offline, under min ISR, below the margin, or unknown.
+"""Effect of restarting brokers on one partition: nothing, offline, under min ISR, below the margin, or unknown.
 
 Corresponds to `KafkaController.doControlledShutdown`, which moves leaders to other replicas in sync and takes the
 brokers out of the ISRs, and to `Partition.appendRecordsToLeader`, which then refuses acks=all if the ISR is smaller

@@ -18,7 +18,7 @@ from schemas.enums import RestartEffect
 
 @dataclass(frozen=True, slots=True)
 class InSyncNeed:
-    """What partitions with equal replicas need: `replicas` on live brokers, and how many of them must be in sync.
+    """Requirement of partitions with equal replicas: `replicas` on live brokers, and how many of them must be in sync.
 
     `min_isr` is None if it is unknown; then no two of the replicas may restart at once.
     """

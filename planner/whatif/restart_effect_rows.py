@@ -1,4 +1,4 @@
-"""What a restart of brokers does to each partition: offline, under min ISR, below the margin, or unknown.
+"""Effect of restarting brokers on each partition: offline, under min ISR, below the margin, or unknown.
 
 `planner.rules.restart_effect` is the plain-Python counterpart and explains the rule; a change of one needs the other.
 In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: RESTARTED_PARTITIONS.

@@ -29,7 +29,7 @@ _DEFAULT: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationConfig:
-    """What one broker returned; a value is None if it is not set, or if the broker's release does not have it."""
+    """Configs that one broker returned; a value is None if it is not set, or unknown to the broker's release."""
 
     protocol: str | None
     """Its inter.broker.protocol.version."""

@@ -1,11 +1,11 @@
-"""What brokers with an authorizer refuse, and the permission that a client lacks."""
+"""Refusals of brokers with an authorizer, and the permission that a client lacks."""
 
 from typing import Final
 
 from jobs.adapters.brokers.admin_client import error_name
 
 NEEDS: Final = "this client needs the permission"
-"""What messages say about a permission that is missing; its name follows."""
+"""Beginning of messages about a missing permission; its name follows."""
 
 NOT_PERMITTED: Final = frozenset({29, 31})
 """TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""

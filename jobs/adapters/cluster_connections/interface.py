@@ -126,11 +126,11 @@ class ClusterConnection(Protocol):
 
     @property
     def batch_unavailable_reason(self) -> str | None:
-        """Why nothing can be written as the controller; None if it can."""
+        """Reason why nothing can be written as the controller; None if it can."""
 
     @property
     def via_zookeeper_unavailable_reason(self) -> str | None:
-        """Why nothing can be requested in /admin; None if it can."""
+        """Reason why nothing can be requested in /admin; None if it can."""
 
     @property
     def elects_uncleanly(self) -> bool:

@@ -78,7 +78,7 @@ _MAX_VERSIONS_SEARCHED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """What a table has that this Surveyor cannot handle, and what to do about it."""
+    """A feature of a table that this Surveyor cannot handle, and the remedy."""
 
     fault: str
     remedy: str

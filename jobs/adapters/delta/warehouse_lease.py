@@ -175,7 +175,7 @@ class WarehouseLease:
                 self._transform(without_ours)
 
     def _is_unchanged(self) -> bool:
-        """Whether the table has had no commit since its row was seen to be ours; this reads no row."""
+        """Return whether the table has had no commit since its row was seen to be ours; this reads no row."""
         if self._read_at is None:
             return False
         version = self._read_at.version()
@@ -201,7 +201,7 @@ class WarehouseLease:
         self.warehouse.transform_rows(_TABLE, _ALL_ROWS, transformed, lock_seconds=LOCK_SECONDS)
 
     def _is_of_kind(self, row: LeaseRecord) -> bool:
-        """Whether a row is a lease as this one: that of what changes the cluster, also by a process of another version.
+        """Return whether a row is a lease of this kind: for changing the cluster, also by a process of another version.
 
         A lease of the other kind excludes neither.
         """

@@ -68,7 +68,7 @@ def missing_spark_jars(warehouse: str) -> dict[str, str]:
 
 
 class Gap(NamedTuple):
-    """What a set of jars seems to lack, and what to do if it does.
+    """The jars that a set seems to lack, and the remedy.
 
     Classes may still be there: jars may have been copied by hand, patched, or taken from another download, which names
     them differently. So it is only a warning.

@@ -66,7 +66,7 @@ _EXPLANATIONS: Final = {
     _KRB5 + 195: "there is no ticket cache {source}: run {kinit}",
     _KRB5 + 224: "neither {principal} nor krb5.conf names a realm: see KRB5_CONFIG",
 }
-"""What Kerberos' error codes mean for a user; the names are those of krb5.h, KRB5KDC_ERR_C_PRINCIPAL_UNKNOWN and on."""
+"""Meanings of Kerberos' error codes for a user; krb5.h has their names (KRB5KDC_ERR_C_PRINCIPAL_UNKNOWN and on)."""
 
 _DEFECTIVE_TOKEN: Final = 9
 """GSS_S_DEFECTIVE_TOKEN: what the server sent is not of Kerberos, as of a ZooKeeper that is not configured for it."""

@@ -19,7 +19,7 @@ _WITH_FEATURES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportedVersions:
-    """What a broker supports, as ApiVersions reports it."""
+    """API versions and features that a broker supports, as ApiVersions reports them."""
 
     metadata_version: int | None
     """The highest level of metadata.version, None if it reports none."""

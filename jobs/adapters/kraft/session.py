@@ -32,10 +32,10 @@ UNKNOWN: Final = -1
 """An offset or a time that the leader of the quorum does not know."""
 
 UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
-"""What kafka-python raises for a request that a broker does not know."""
+"""Errors that kafka-python raises for a request that a broker does not know."""
 
 FAILURES: Final = (KafkaError, OSError, IndexError, RuntimeError)
-"""What kafka-python raises if a broker cannot be reached, or does not answer."""
+"""Errors that kafka-python raises if a broker cannot be reached, or does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Session:
     send: TimedAsk
     quorum: Quorum | None
     quorum_fault: str | None
-    """Why the quorum cannot be described, None if it can."""
+    """Reason why the quorum cannot be described, None if it can."""
     has_controller: bool
     """Whether the broker is in contact with the quorum's leader, to which it forwards requests."""
 

@@ -88,14 +88,14 @@ class KRaftTopic:
     topic_id: str | None
     partitions: list[KRaftPartition] = field(default_factory=list)
     fault: str | None = None
-    """Why its partitions are unknown."""
+    """Reason why its partitions are unknown."""
     config: dict[str, str | None] | None = None
     """Its overrides; None if they cannot be read, or were not asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KRaftTopicReading:
-    """What was read of topics: columns of TOPICS and PARTITIONS, reassignments, and what is not understood."""
+    """Metadata of topics: columns of TOPICS and PARTITIONS, reassignments, and metadata that cannot be decoded."""
 
     topics: pa.Table
     partitions: pa.Table

@@ -121,7 +121,7 @@ def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:  # noqa:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """What all connections of a server share."""
+    """State shared by all connections of a server."""
 
     handler: ApiHandler
     credentials: Credentials

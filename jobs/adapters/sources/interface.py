@@ -20,7 +20,7 @@ TopicOverrides = Mapping[str, str | None] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDefaults:
-    """What is known of broker configs before the brokers are asked for them."""
+    """Broker configs that are known before the brokers are queried."""
 
     defaults: Mapping[str, str | None]
     """Names that get a row, with Kafka's defaults."""
@@ -72,7 +72,7 @@ class ClusterMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverReading:
-    """What the driver reads of a cluster before Spark starts."""
+    """The part of a cluster's metadata that the driver reads before Spark starts."""
 
     metadata: ClusterMetadata
     is_small: bool
@@ -92,7 +92,7 @@ class LiveReading:
     throttle_rates: Mapping[str, Mapping[str, str]]
     """Throttle rates by broker or DEFAULT_ENTITY."""
     unread_broker_configs: Mapping[str, str]
-    """Why throttle rates are unknown, by what could not be read."""
+    """Reasons why throttle rates are unknown, by the path that could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class ClusterSource(Protocol):
 
     @property
     def medium(self) -> str:
-        """What holds the metadata, in messages."""
+        """Name of the metadata's store, for messages."""
 
     def read_driver_metadata(self, small_partitions: int) -> DriverReading:
         """Read everything except topics and partitions; up to `small_partitions` partitions a cluster is small.

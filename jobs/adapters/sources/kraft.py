@@ -1,4 +1,4 @@
-"""The brokers of a KRaft cluster as a metadata source, by requests of the Admin API. It needs no JVM."""
+"""The brokers of a KRaft cluster as a metadata source, by requests of the Admin API."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -268,7 +268,7 @@ class KRaftSource:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What is needed to read a large cluster in shares."""
+    """Parameters for reading a large cluster in shares."""
 
     topics: Sequence[Sequence[str]]
     """The names of the topics of each share."""
@@ -277,7 +277,7 @@ class Shares:
     addresses: Sequence[str]
     """Of the live brokers."""
     quarantine: Sequence[QuarantinedZnode]
-    """What the lists themselves lack."""
+    """Rows of QUARANTINE for metadata that is missing from the lists."""
     committed: int | None
     """The offset before which brokers must have applied the metadata log, None if it is unknown."""
 

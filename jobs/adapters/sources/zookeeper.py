@@ -1,4 +1,4 @@
-"""ZooKeeper as a metadata source. It needs no JVM; Spark's executors read by `jobs.adapters.zookeeper.source`."""
+"""ZooKeeper as a metadata source for the driver; Spark's executors read by `jobs.adapters.zookeeper.source`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

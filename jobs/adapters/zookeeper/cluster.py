@@ -117,7 +117,7 @@ class EmptyRequest(NamedTuple):
     path: str
     version: int
     fault: str | None
-    """Why it cannot be decoded; None if it is empty."""
+    """Reason why it cannot be decoded; None if it is empty."""
 
 
 _SAFE_TO_DELETE: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}|({ISR_CHANGES}|{LOG_DIR_EVENTS})/.+")

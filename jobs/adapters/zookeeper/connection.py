@@ -64,7 +64,7 @@ _ACL_SOURCE: Final = TOPICS
 """The brokers create this znode, so it has the ACL that Kafka gives to its znodes (`ZkData.defaultAcls`)."""
 
 _MASKED_DIGEST_SUFFIX: Final = ":x"
-"""What ZooKeeper returns in place of a digest to clients without the ADMIN permission."""
+"""The text that ZooKeeper returns in place of a digest to clients without the ADMIN permission."""
 
 CONNECTION_LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
 """Errors that leave the outcome of a request unknown and that the session may survive."""

@@ -83,7 +83,7 @@ class _Acls(msgspec.Struct):
 
 @dataclass(slots=True)
 class CarriedZnodes:
-    """What is carried over, as counts; and what is not, by path."""
+    """Counts of the metadata that is carried over, and paths of the rest."""
 
     acl_resources: int = 0
     """Resource patterns with ACLs."""
@@ -104,9 +104,9 @@ class CarriedZnodes:
     throttled_brokers: list[str] = field(default_factory=list)
     """Brokers with a rate of a replication throttle, by the name of their znode."""
     malformed: dict[str, str] = field(default_factory=dict)
-    """Why a znode cannot be decoded, by path: `AclEntry.fromBytes` and the like lose it, or raise."""
+    """Reasons why a znode cannot be decoded, by path: `AclEntry.fromBytes` and the like lose it, or raise."""
     unread: dict[str, str] = field(default_factory=dict)
-    """Why a znode, or what is under it, is unknown, by path."""
+    """Reasons why a znode, or what is under it, is unknown, by path."""
     ignored_acls: list[str] = field(default_factory=list)
     """Folders of ACLs with a resource type that Kafka does not know."""
     orphaned_configs: list[str] = field(default_factory=list)

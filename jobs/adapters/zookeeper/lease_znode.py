@@ -142,7 +142,7 @@ def current_holder(client: KazooClient) -> LeaseHolder | None:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRefusal:
-    """Why an ACL denies the lease, and what helps."""
+    """Reason why an ACL denies the lease, and what helps."""
 
     found: str
     advice: str

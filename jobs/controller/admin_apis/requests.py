@@ -89,7 +89,7 @@ class RefusedRequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AdminApiContext:
-    """What the handlers of the Admin APIs need of one controllership."""
+    """The parts of one controllership that the handlers of the Admin APIs need."""
 
     control: Controllership
     context: ControllerContext
@@ -109,7 +109,7 @@ class AdminApiContext:
     ended: Event = field(default_factory=Event)
     """Set when the controllership has ended: no cycle will do what is waited for."""
     turns: Semaphore = field(default_factory=lambda: Semaphore(MAX_ACTIVE_REQUESTS))
-    """What each request holds while it is worked on."""
+    """Limits active requests: each holds one permit while it is processed."""
 
     def refuse_client(self) -> None:
         """Raise RefusedRequestError if nothing is carried out for this client."""

@@ -1,1 +1,1 @@
-"""What brokers ask of the controller: AlterPartition, AllocateProducerIds and ControlledShutdown."""
+"""Requests of brokers to the controller: AlterPartition, AllocateProducerIds and ControlledShutdown."""

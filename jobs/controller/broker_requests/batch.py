@@ -195,7 +195,7 @@ class BrokerRequestBatch:
         self.send([notice for decision in waiting if (notice := self._stop_notice(decision)) is not None])
 
     def _is_stopping(self, row: PartitionInfo, broker: int) -> bool:
-        """Whether a replica was sent StopReplica at its present epochs; another LeaderAndIsr would start it again."""
+        """Return whether StopReplica was sent for a replica at its current epochs; a LeaderAndIsr would restart it."""
         return self._stop_requests.get((row.key, broker)) == (row.leader_epoch, self.epoch_of(broker))
 
     def _stop_notice(self, decision: Decision) -> Notice | None:

@@ -95,7 +95,7 @@ class BrokerStartup:
             return set()  # the cycle reports it
 
     def _starts(self, row: Broker) -> bool:
-        """Whether a broker has registered and is not in the context yet. A broker that restarted does not count."""
+        """Return whether a broker has registered and is not in the context yet. A restarted broker does not count."""
         is_new = row.broker_id not in self.context.brokers and not self.is_failing(row.broker_id)
         return is_new and row.understood and self._sent.get(row.broker_id) != row.broker_epoch
 

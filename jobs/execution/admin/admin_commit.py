@@ -114,7 +114,7 @@ class AdminCommit:
     lease: Lease
     on_poll: Callable[[], None]
     registrations: PlannedRegistrations
-    """What the changes of the plan depend on, in a cluster without versions."""
+    """State that the plan's changes depend on, in a cluster without versions."""
     rate: int | None
     """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
     report: Report

@@ -45,14 +45,14 @@ Reason = tuple[Outcome, str]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What may be requested of some partitions, by a reading of the cluster."""
+    """Permitted requests for some partitions, by a reading of the cluster."""
 
     targets: Mapping[Key, list[int] | None]
     """The replicas to request of those that may be requested; None cancels a reassignment."""
     set_aside: Mapping[Key, Reason]
     """The outcomes of others."""
     refusal: RefusedError | None = None
-    """Why nothing may be requested at all."""
+    """Reason why nothing may be requested at all."""
 
 
 Judge = Callable[[Sequence[Key]], Judgement]
@@ -61,7 +61,7 @@ Judge = Callable[[Sequence[Key]], Judgement]
 
 @dataclass(slots=True)
 class CancellationRequests:
-    """What has been requested of the controller, and the answers."""
+    """Requests to the controller, and their responses."""
 
     reader: ClusterReader
     controller: Admin | ZkReassignmentOverride | AdminUnavailableError
@@ -72,7 +72,7 @@ class CancellationRequests:
     set_aside: dict[Key, Reason] = field(default_factory=dict)
     """Outcomes of partitions that must not or need not be requested any more."""
     lost_response: str | None = None
-    """What happened to the answer to the last request, if it did not come."""
+    """Reason why the response to the last request is missing; None if it arrived."""
     _codes: dict[Key, int] = field(default_factory=dict)
     _failed: list[Key] = field(default_factory=list)
     """Partitions whose request ended with an error, so that waiting for them is useless."""

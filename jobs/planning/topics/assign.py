@@ -132,7 +132,7 @@ class AssignRequest:
         return PlanDraft(PlanKind.ASSIGN, parameters, changes, operations=operations)
 
     def _may_crowd(self, brokers: Sequence[Broker]) -> bool:
-        """Whether new partitions may have more replicas in one rack than necessary, unless racks are ignored."""
+        """Return whether new partitions may have more replicas in one rack than necessary, unless racks are ignored."""
         sizes = [topic.replication_factor or 0 for topic in self._by_rule]
         freely = len(self._by_rule) < len(self.topics) or self.strategy == SIMPLE
         return self.rack_aware and (freely or may_crowd(max(sizes, default=0), brokers))

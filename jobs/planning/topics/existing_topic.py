@@ -66,7 +66,7 @@ def find_topic(tables: SnapshotTables, topic: str) -> ExistingTopic:
 
 
 def is_assignment_understood(topic: Topic) -> bool:
-    """Whether all of /brokers/topics/T was understood; rows of older versions combine it with the config."""
+    """Return whether all of /brokers/topics/T was understood; rows of older versions combine it with the config."""
     understood = topic.assignment_understood
     return bool(topic.understood if understood is None else understood)
 

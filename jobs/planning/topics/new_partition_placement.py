@@ -106,7 +106,7 @@ def crowded(assigned: DataFrame, brokers: Sequence[Broker], instead: str) -> dic
 
 
 def may_crowd(replicas: int, brokers: Sequence[Broker]) -> bool:
-    """Whether Kafka's algorithm may put more of so many replicas into one rack than necessary.
+    """Return whether Kafka's algorithm may put more of so many replicas into one rack than necessary.
 
     Once every rack has a replica, it does not consider racks any more.
     """

@@ -39,7 +39,7 @@ def store(warehouse: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRow
 
 
 def is_empty(warehouse: Warehouse, plan: PlanRecord) -> bool:
-    """Whether a commit of the plan would do nothing, not even mark a broker as drained."""
+    """Return whether a commit of the plan would change nothing and mark no broker as drained."""
     marks = plan.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN}
     if plan.changes or plan.status != PlanStatus.PLANNED or marks:
         return False

@@ -109,7 +109,7 @@ class LeaderCount(NamedTuple):
     broker: int
     snapshot: int
     absence: str
-    """Why the broker may lead none; empty if it was registered."""
+    """Reason why the broker may lead none; empty if it was registered."""
     leaders: int
     label: str
 
