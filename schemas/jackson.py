@@ -66,7 +66,7 @@ def plain_json(data: bytes) -> bytes:
 
 
 def encoded(value: object) -> bytes:
-    """Encode a JSON value; raise NotJsonError where a text of it is no Unicode, as half of a surrogate pair."""
+    """Encode a JSON value; raise NotJsonError if a text in it is not Unicode, such as half of a surrogate pair."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except (RecursionError, UnicodeEncodeError) as error:
@@ -117,7 +117,7 @@ def coerced_text(value: object) -> str | None:
 
 
 def _text(data: bytes) -> str:
-    """Decode text as Jackson does; bytes that are no UTF-8 become surrogates."""
+    """Decode text as Jackson does; bytes that are not UTF-8 become surrogates."""
     for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return _decoded(data[len(mark) :], encoding)

@@ -279,7 +279,7 @@ NONE_ELECTABLE: Final = Sentence("no replica is alive and may be elected: {repli
 
 # requests and reassignments that make no progress
 NO_SUCH_PARTITION: Final = Sentence("there is no such partition")
-NOT_A_BROKER_LIST: Final = Sentence("[{requested:ids}] is no list of brokers, each once")
+NOT_A_BROKER_LIST: Final = Sentence("[{requested:ids}] is not a list of distinct brokers")
 NOT_ALIVE: Final = Sentence("not alive: {dead}")
 ISR_NOT_ALIVE: Final = Sentence("no replica in its ISR [{isr:ids}] is alive")
 

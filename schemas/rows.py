@@ -268,7 +268,7 @@ class QuarantinedZnode(TableRow, frozen=True, kw_only=True):
 
     @property
     def one_partition(self) -> tuple[str, str] | None:
-        """The topic and number, as it is written, of a partition that is not understood; None if it is no partition.
+        """The topic and number, as it is written, of an undecodable partition; None if the entry is not a partition.
 
         >>> paths = "/brokers/topics/orders/partitions/3/state", "DescribeTopicPartitions/orders/3"
         >>> [QuarantinedZnode(path=path, reason="").one_partition for path in paths]

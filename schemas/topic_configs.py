@@ -176,12 +176,12 @@ def config_name_faults(names: Mapping[str, object]) -> Iterator[str]:
     """Yield a fault for each name that no release knows.
 
     >>> list(config_name_faults({"retention.sm": "1"}))
-    ['retention.sm is no topic config of Kafka 2.4 to 3.9, did you mean retention.ms?']
+    ['retention.sm is not a topic config of Kafka 2.4 to 3.9, did you mean retention.ms?']
     """
     for name in sorted(names.keys() - TOPIC_CONFIGS.keys()):
         near = get_close_matches(name, TOPIC_CONFIGS, 1)
         hint = f", did you mean {near[0]}?" if near else ""
-        yield f"{name} is no topic config of Kafka 2.4 to 3.9{hint}"
+        yield f"{name} is not a topic config of Kafka 2.4 to 3.9{hint}"
 
 
 def value_faults(config: Mapping[str, str]) -> Iterator[str]:

@@ -219,7 +219,7 @@ def _decode_value(value: object, decoder: Decoder[T]) -> T:
 
 
 def _partition_number(key: str) -> int | None:
-    """Parse a key of `partitions` as Scala's `toInt` does; None where it is no partition number."""
+    """Parse a key of `partitions` as Scala's `toInt` does; None if it is not a partition number."""
     number = java_int(key)
     return None if number is None or number < 0 else number
 
@@ -667,7 +667,7 @@ def decode_cluster_id(data: bytes | None) -> str:
 def check_topic_name(topic: str) -> None:
     """Raise MalformedZnodeError for names that Kafka's `Topic.validate` refuses."""
     if topic in {".", ".."} or not _TOPIC_NAME.fullmatch(topic):
-        raise MalformedZnodeError(f"{topic[:300]!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or ..")
+        raise MalformedZnodeError(f"{topic[:300]!r} is not a topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or ..")
 
 
 def metric_name(topic: str) -> str:

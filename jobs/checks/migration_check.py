@@ -136,7 +136,7 @@ def _count_partition(facts: TopicFacts, partition: PartitionInfo) -> None:
 def migration_checks(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     """Judge the facts: the brokers first, then topics, then what else is carried over or left behind.
 
-    Once a KRaft controller has taken over, nothing else is judged: brokers leave ZooKeeper then, one after another.
+    Once a KRaft controller has taken over, nothing else is judged: brokers leave ZooKeeper then, one at a time.
     """
     yield _started(settings, facts)
     if facts.state.migration and not is_made_by_hand(facts.state.migration):
@@ -436,9 +436,9 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
 def _credential_command(path: str, reason: str) -> str | None:
     """Return how to remove a SCRAM credential that cannot be decoded, whose content must not be shown; else None.
 
-    >>> _credential_command("/config/users/a%40b", "SCRAM-SHA-256 is no credential")[-75:]
+    >>> _credential_command("/config/users/a%40b", "SCRAM-SHA-256 is not a credential")[-75:]
     '--alter --delete-config SCRAM-SHA-256 --entity-type users --entity-name a@b'
-    >>> _credential_command("/config/users/a", "producer_byte_rate is no number")
+    >>> _credential_command("/config/users/a", "producer_byte_rate is not a number")
     """
     mechanism = next((name for name in sorted(SCRAM) if name in reason), None)
     if mechanism is None or not path.startswith(f"{USERS}/"):

@@ -201,7 +201,7 @@ class WavesEnded(CommitEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChangesAccepted(CommitEvent):
-    """The commit ends: so many changes of the plan were accepted."""
+    """The commit ends; counts the accepted changes of the plan."""
 
     accepted: int
     size: int

@@ -1,4 +1,4 @@
-"""Output of `surveyor whatif --restart`: the verdict, the partitions that the restart would hurt, and the warnings."""
+"""Output of `surveyor whatif --restart`: the verdict, the affected partitions, and the warnings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -64,7 +64,7 @@ class RestartSafety:
     """Facts without which no restart counts as safe."""
     warnings: Sequence[str]
     rows: Sequence[RestartedPartition]
-    """The partitions that are hurt, or of which that is unknown, the worst first."""
+    """The affected partitions, and those whose effect is unknown, the worst first."""
 
     @property
     def loses_quorum(self) -> bool:

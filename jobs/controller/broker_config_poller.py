@@ -3,7 +3,7 @@
 Corresponds to `DynamicBrokerConfig`, by which Kafka's controller notices changes of its own settings. This controller
 runs in no broker, so it asks all of them, and again with each resync. A broker that does not respond is asked again
 until it does. It logs a warning about a broker that expects the controller to change ISRs (AlterPartition): one such
-broker is no reason to leave the others without a controller.
+broker does not justify leaving the others without a controller.
 
 A setting permits something, such as an unclean election, only if the broker that runs now has reported it. A broker
 that does not respond keeps its settings until it is restarted.

@@ -77,8 +77,8 @@ def complete_configs(
 ) -> list[BrokerConfig]:
     """Return the configs of all registered brokers, after asking those without a known protocol again.
 
-    The first request gives each broker little time. A busy broker, or one that registered since, is no reason to refuse
-    the take-over. `configs` and the result have the columns of BROKER_CONFIGS; brokers in `allowed` are not
+    The first request gives each broker little time. A busy broker, or one that registered since, does not prevent the
+    take-over. `configs` and the result have the columns of BROKER_CONFIGS; brokers in `allowed` are not
     asked. `defaults` has the names that get a row. Without `is_serving` raises RefusedError if a broker does not
     respond, or runs a protocol whose requests are not served.
     """

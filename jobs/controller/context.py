@@ -254,7 +254,7 @@ class ControllerContext:
 
 
 def _is_recreated(before: TopicInfo, now: TopicInfo) -> bool:
-    """Return whether a topic was deleted and created again. An id that appears or disappears is no evidence of that."""
+    """Return whether a topic was deleted and created again. An id that appears or disappears does not prove that."""
     created, ids = {before.czxid, now.czxid} - {None, UNKNOWN_EPOCH}, {before.topic_id, now.topic_id} - {None}
     return len(created) > 1 or len(ids) > 1 or (before.topic_version or 0) > (now.topic_version or 0)
 

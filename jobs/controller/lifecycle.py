@@ -1,4 +1,4 @@
-"""The process of `surveyor control`: preparation, then one term as controller, or with --standby one after another.
+"""The process of `surveyor control`: preparation, then one term as controller, or several with --standby.
 
 Corresponds to `KafkaController.startup`, and for a standby to `elect`, which each broker that is not the controller
 calls when /controller is deleted. Without --apply it shows the first decisions of a controller.

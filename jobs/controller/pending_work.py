@@ -1,6 +1,6 @@
 """Work that waits for the next cycle of the resident controller.
 
-Corresponds to the queue of `ControllerEventManager`. Kafka's controller handles its events one after the other; here
+Corresponds to the queue of `ControllerEventManager`. Kafka's controller handles its events one at a time; here
 partitions and requests are collected, and one cycle decides on all of them.
 """
 

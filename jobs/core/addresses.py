@@ -26,7 +26,7 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
     refuse_credentials(option, text, "give HOST:PORT, or PORT on the loopback")
     parts = _ADDRESS.fullmatch(text)
     if parts is None or int(parts["port"]) > _LAST_PORT:
-        raise UsageError(f"{option} {text!r} is no address: expected HOST:PORT, or PORT on the loopback")
+        raise UsageError(f"{option} {text!r} is not an address: expected HOST:PORT, or PORT on the loopback")
     return (parts["host"] or LOOPBACK).strip("[]"), int(parts["port"])
 
 

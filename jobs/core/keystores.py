@@ -31,7 +31,7 @@ CONVERT: Final = "keytool -importkeystore -srckeystore FILE -destkeystore FILE.p
 
 
 class KeystoreError(Exception):
-    """A file that is no keystore, is damaged, or has another password; the message begins with a verb."""
+    """A file that is not a keystore, is damaged, or has another password; the message begins with a verb."""
 
 
 @dataclass(frozen=True, slots=True)

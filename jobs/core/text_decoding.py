@@ -30,7 +30,7 @@ def read_text_file(path: Path, name: str = "") -> str:
     except OSError as error:
         raise UsageError(f"cannot read {called}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"cannot read {called}: it is no UTF-8 text, and no UTF-16; save it as UTF-8") from None
+        raise UsageError(f"cannot read {called}: it is neither UTF-8 nor UTF-16; save it as UTF-8") from None
 
 
 def decoded(content: bytes) -> str:

@@ -1,6 +1,6 @@
 """The demo on a KRaft cluster: its own controller carries the plans out, and elects leaders by itself.
 
-Two nodes are killed one after the other, so that one topic has no replica in sync left; only an unclean election, which
+Two nodes are killed one at a time, until one topic has no in-sync replica left; only an unclean election, which
 must be planned explicitly, makes it available again.
 """
 

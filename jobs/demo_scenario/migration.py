@@ -88,9 +88,7 @@ class MigrationScenario(DemoScenario):
         self.heading(f"KRaft controller {CONTROLLER_ID} starts, with migration enabled")
         self.cluster.add_controller()
         show_settings(f"the settings of controller {CONTROLLER_ID}", {}, self.cluster.controller.properties())
-        self.heading(
-            "Brokers restart one after another, with migration enabled; then the controller copies the metadata"
-        )
+        self.heading("Brokers restart one at a time, with migration enabled; then the controller copies the metadata")
         old = self.broker_settings()
         self.cluster.enable_migration()
         self.restart_brokers(old)
@@ -108,7 +106,7 @@ class MigrationScenario(DemoScenario):
         stdout().print(f"\n{RETENTION} of {ORDERS} is {DURING} instead of {BEFORE}, and topic {CREATED} is created.")
 
     def leave_zookeeper(self) -> None:
-        self.heading("Brokers restart one after another, as brokers of KRaft")
+        self.heading("Brokers restart one at a time, as brokers of KRaft")
         old = self.broker_settings()
         self.cluster.leave_zookeeper()
         self.restart_brokers(old)

@@ -163,7 +163,7 @@ def _cancel_leased(
     fewer_copies: bool,
     report: Report,
 ) -> list[RowOutcome]:
-    """Cancel under the lease, when no commit requests anything of the plan any more.
+    """Cancel under the lease, when no commit of the plan can still send requests.
 
     A commit that has released the lease has sent all its requests. In-sync replicas are judged once the Admin API
     answers, and again once the intents are stored, just before the cancellation is requested.
@@ -238,7 +238,7 @@ class _CancellationRun:
         return CancellationRequests(self.reader, self.controller, self.lease)
 
     def _judge_cancellation(self, requests: CancellationRequests, in_progress: Sequence[PartitionStatus]) -> Judgement:
-        """Set partitions aside that are no longer safe to cancel or not in progress any more.
+        """Set partitions aside that are no longer safe to cancel or no longer in progress.
 
         A reassignment that another client has requested since is left alone, and is not judged.
         """

@@ -258,7 +258,7 @@ class _PartitionCancellationRun:
             raise self.requests.controller
 
     def _judge(self, keys: Sequence[Key]) -> Judgement:
-        """Set partitions aside that are not safe any more; one that cannot be decoded is not judged, nor asked for."""
+        """Set partitions aside that are no longer safe; one that cannot be decoded is neither judged nor requested."""
         partitions = _read(self.requests.reader, keys, fewer_copies=self.fewer_copies)
         for partition in partitions:
             if _has_become_unreadable(self.pending[partition.key], partition):
@@ -334,7 +334,7 @@ def _report(
 
 
 def _ended_reason(before: PartitionReading, now: PartitionReading) -> Reason:
-    """Return the outcome of a partition that does not move any more, and has no request: that need not be ours."""
+    """Return the outcome of a partition that no longer moves and has no request; the outcome need not be due to us."""
     if _has_become_unreadable(before, now):
         return Outcome.UNKNOWN, reasons.UNREAD_NOW.render(fault=now.unreadable_reason)
     if before.now is None or not before.now.is_being_reassigned:

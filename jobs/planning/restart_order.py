@@ -151,7 +151,7 @@ def _reason(step: RestartStep) -> str:
 
 
 def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -> Iterator[str]:
-    """Yield what the order cannot avoid or does not have; `controllers` are voters that are no brokers."""
+    """Yield what the order cannot avoid or does not have; `controllers` are voters that are not brokers."""
     losing = [step.broker_id for step in steps if step.loses_quorum]
     if losing:
         named = broker_list(losing)

@@ -33,7 +33,7 @@ _SEVERITY: Final = {effect: place for place, effect in enumerate(RestartEffect)}
 
 
 def restart_safety(settings: Settings, restart: str, margin: int, snapshot: int | None) -> RestartSafety:
-    """Return which partitions a restart of these brokers at once would hurt, and whether it is safe."""
+    """Return the partitions that restarting these brokers at once would affect, and whether it is safe."""
     restarting = sorted(parse_broker_ids(restart, "--restart"))
     if snapshot is None:
         facts = read_facts(settings)

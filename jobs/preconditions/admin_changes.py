@@ -60,7 +60,7 @@ def judge_for_admin(
 
 
 def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection[int]) -> str | None:
-    """Say why an unclean election must not be requested any more, or would not elect the replica that was planned."""
+    """Return why an unclean election must no longer be requested, or would not elect the planned replica."""
     if back := [broker for broker in change.requires_dead if broker in live]:
         return reasons.BROKER_BACK.render(broker=back[0])
     now = current_registration(partition)

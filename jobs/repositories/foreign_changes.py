@@ -39,7 +39,7 @@ _ONLY_READ: Final = (
 )
 
 _KEEP: Final = (
-    "these snapshots cannot be shown any more; let no other program VACUUM a table with a retention below that of "
+    "these snapshots can no longer be shown; let no other program VACUUM a table with a retention below that of "
     "delta.deletedFileRetentionDuration, and remove old snapshots by `surveyor vacuum`"
 )
 

@@ -270,7 +270,7 @@ def _refuse_non_utf8(given: Mapping[str, object]) -> None:
     """Raise UsageError for a string argument that is not UTF-8; only paths may contain any bytes."""
     for name, value in given.items():
         if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-            raise UsageError(f"{name.replace('_', ' ')} {value!r} is no UTF-8; expected text")
+            raise UsageError(f"{name.replace('_', ' ')} {value!r} is not UTF-8; expected text")
 
 
 UNFINISHED_WORK_MESSAGE: Final = (

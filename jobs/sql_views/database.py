@@ -107,7 +107,7 @@ class Summaries:
         return self.query(f"SELECT * FROM {view}", view)  # noqa: S608 - the name of a view
 
     def newest_rows(self, view: str, snapshots: int) -> pa.Table:
-        """Return the rows of a view about the newest snapshots, so many of them, in its order."""
+        """Return the rows of a view about the newest `snapshots` snapshots, in its order."""
         first = self._first_of_newest(snapshots)
         return self.query(f"SELECT * FROM {view} WHERE snapshot_id >= {first}", view)  # noqa: S608 - a name, a number
 
@@ -186,7 +186,7 @@ class Summaries:
         return [up_to] if name in _TABLES_OF_SNAPSHOTS else []
 
     def _first_of_newest(self, count: int) -> int:
-        """Return the id of the oldest of the newest snapshots, so many of them; 0 if there are no more."""
+        """Return the id of the oldest of the newest `count` snapshots; 0 if there are no more."""
         up_to = ("snapshot_id", "<=", self.snapshot.snapshot_id)
         ids = self.warehouse.read("snapshots", up_to, columns=["snapshot_id"])["snapshot_id"].to_numpy()
         return int(np.partition(ids, -count)[-count]) if len(ids) > count else 0

@@ -184,7 +184,7 @@ def _dispensable(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> 
 def _take_out(model: PlacementModel, rows: Ints, load: Ints, dispensable: Bools) -> None:
     """Remove a dispensable replica from each row: by removal rank, then a follower, then one of the fullest broker.
 
-    Sets that fit the racks are the bases of a matroid, so removing one after the other is optimal.
+    Sets that fit the racks are the bases of a matroid, so removing them one at a time is optimal.
     """
     most = int(load.max()) + 1
     for start in range(0, len(rows), ROWS_PER_PLACEMENT):

@@ -294,7 +294,7 @@ def fewest_in_any_order(before: Ints, after: Ints) -> int:
 
 
 def _reaches(before: Ints, fresh: Bools, gained: int, given: int, squares: int) -> bool:
-    """Return whether the best loads with so many replicas gained and given up are as even as required."""
+    """Return whether the best loads with these numbers of replicas gained and given up are as even as required."""
     taken, left = before.copy(), -fill_lowest(-before, given)
     taken[fresh] = fill_lowest(before[fresh], gained)
     crossed = gained and given and taken[taken > before].max() > left[left < before].min()

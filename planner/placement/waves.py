@@ -1,6 +1,6 @@
-"""Waves: pieces of a placement small enough to run one after the other, each of which can be rolled back.
+"""Waves: pieces of a placement small enough to run one at a time, and to be rolled back each.
 
-Corresponds to `--max-movement` of kafka-utils and to batches that operators cut by hand. A limit counts incoming and
+Corresponds to `--max-movement` of kafka-utils and to batches that operators cut manually. A limit counts incoming and
 outgoing replicas separately, per broker and wave. Partitions wait, in order of topic and partition, for the first wave
 with room, so the same placement gives the same waves. In: partitions and their Placement. Out: one step per row and
 wave.

@@ -42,7 +42,7 @@ class QuorumAfterRestart:
 
 
 def majority(voters: int) -> int:
-    """Return how many of so many voters are a majority.
+    """Return the majority of a number of voters.
 
     >>> [majority(voters) for voters in (1, 2, 3, 4, 5)]
     [1, 2, 2, 3, 3]

@@ -29,7 +29,7 @@ _EFFECT: Final = RestartEffect
 
 
 class RestartedPartition(Struct, frozen=True, kw_only=True, gc=False):
-    """A partition that a restart would hurt, or of which it is not known."""
+    """A partition that a restart would affect, or whose effect is unknown."""
 
     topic: str
     partition: int
@@ -64,10 +64,10 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     restarting: frozenset[int],
     margin: int = 0,
 ) -> RestartedPartition | None:
-    """Return what a restart of all these brokers at once does to a partition; None if it does no harm.
+    """Return what a restart of all these brokers at once does to a partition; None if it has no effect.
 
     `min_isr_of_brokers` are the known defaults. After the restart at least min.insync.replicas and `margin` more must
-    be in sync. A partition of a topic that is queued for deletion is not harmed.
+    be in sync. A partition of a topic that is queued for deletion is not affected.
     """
     is_touched = not restarting.isdisjoint(row.brokers)
     if (topic is not None and topic.deletion_requested) or not (is_touched or _may_be_anywhere(row)):

@@ -29,7 +29,7 @@ class InSyncNeed:
 
 @dataclass(frozen=True, slots=True)
 class RestartStep:
-    """The restart of one broker; `harmed` counts the partitions that it hurts although all ISRs are full.
+    """The restart of one broker; `harmed` counts the partitions that it affects although all ISRs are full.
 
     `loses_quorum` means that no majority of the quorum's voters remains although all others are up to date.
     """
@@ -54,7 +54,7 @@ def restart_order(  # noqa: PLR0913 - the facts that decide the order
 ) -> list[RestartStep]:
     """Return a step for each broker in `racks`, waves from 1; `needs` counts partitions.
 
-    `voters` are the node ids of a quorum, which may have nodes that are no brokers.
+    `voters` are the node ids of a quorum, which may have nodes that are not brokers.
 
     >>> needs = {InSyncNeed(frozenset({1, 3, 5}), 2): 1, InSyncNeed(frozenset({2, 4, 5}), 2): 1}
     >>> steps = restart_order(needs, {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 9: None}, down=[9], controller=1)

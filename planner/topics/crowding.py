@@ -24,7 +24,7 @@ def crowding(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
 
 
 def least_crowding(replicas: int, racks: Mapping[int, str], brokers: Iterable[int]) -> int:
-    """The least that can be for so many replicas on these brokers.
+    """Return the smallest possible number for a list of `replicas` replicas on these brokers.
 
     >>> racks = {1: "a", 2: "a", 3: "b", 4: "a"}
     >>> [least_crowding(count, racks, racks) for count in (1, 2, 3, 4)]

@@ -32,6 +32,6 @@ def topic_bytes(partitions: int, replication_factor: int, brokers: Collection[in
 
 
 def size_faults(topic: str, size: int, max_bytes: int | None) -> Iterator[str]:
-    """Yield a fault if a topic's assignment of `size` bytes is too large; None is no limit."""
+    """Yield a fault if a topic's assignment of `size` bytes is too large; None means no limit."""
     if max_bytes is not None and size > max_bytes:
         yield reasons.TOPIC_TOO_LARGE.render(topic=topic, size=f"{size:,}", limit=f"{max_bytes:,}")

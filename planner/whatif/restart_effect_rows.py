@@ -106,7 +106,7 @@ def restarted_partitions(  # noqa: PLR0913 - four tables and two options
     restarting: Collection[int],
     margin: int = 0,
 ) -> DataFrame:
-    """Return one row per partition that is hurt if all these brokers restart at once, or of which it is not known."""
+    """Return one row per partition that restarting all these brokers at once affects, or whose effect is unknown."""
     topic_facts = topics.selectExpr(
         "topic",
         "deletion_requested",

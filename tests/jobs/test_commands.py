@@ -99,8 +99,8 @@ def test_errors_are_one_message_and_json_for_programs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["show", "plan", "\udcff"], r"plan '\udcff' is no UTF-8; expected text"),
-        (["show", "topics", "--cluster", "\udcff"], r"cluster '\udcff' is no UTF-8; expected text"),
+        (["show", "plan", "\udcff"], r"plan '\udcff' is not UTF-8; expected text"),
+        (["show", "topics", "--cluster", "\udcff"], r"cluster '\udcff' is not UTF-8; expected text"),
         (["show", "topics", "--warehouse", ""], "--warehouse names no folder: give the name of one"),
         (["plan", "reconcile", "--name", ""], "--name '' cannot be the name of a plan"),
         (["plan", "reconcile", "--name", "-x"], "--name '-x' cannot be the name of a plan"),

@@ -100,8 +100,8 @@ def test_every_name_was_tried() -> None:
 
 def test_names_that_no_release_knows() -> None:
     assert list(config_name_faults({"retention.ms": "1", "min.insync.replica": "1", "x": "1"})) == [
-        "min.insync.replica is no topic config of Kafka 2.4 to 3.9, did you mean min.insync.replicas?",
-        "x is no topic config of Kafka 2.4 to 3.9",
+        "min.insync.replica is not a topic config of Kafka 2.4 to 3.9, did you mean min.insync.replicas?",
+        "x is not a topic config of Kafka 2.4 to 3.9",
     ]
 
 

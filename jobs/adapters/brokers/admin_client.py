@@ -61,8 +61,8 @@ NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 MAX_PARTITIONS_PER_REQUEST: Final = 1000
 """Partitions or topics in one request; a new topic with more partitions gets a request of its own.
 
-The controller takes a second or two of its 20 to create so many. That of a KRaft cluster refuses a request for which it
-would write more than 10,000 records (`QuorumController.MAX_RECORDS_PER_USER_OP`).
+The controller takes a second or two of its 20 to create this many. That of a KRaft cluster refuses a request for which
+it would write more than 10,000 records (`QuorumController.MAX_RECORDS_PER_USER_OP`).
 """
 
 PREFERRED: Final = 0

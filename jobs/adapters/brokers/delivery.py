@@ -153,7 +153,7 @@ def deliver(
 
     `deadline` is a time of time.monotonic. Return as soon as the brokers that get more than UpdateMetadata have
     answered or are no longer waited for. Brokers that stop replicas come first; the others wait for them for at most
-    STOP_REPLICA_WAIT_SECONDS. `silent` are brokers known not to respond. Afterwards nothing is sent any more, and
+    STOP_REPLICA_WAIT_SECONDS. `silent` are brokers known not to respond. Afterwards nothing more is sent, and
     `channels` keeps the connections.
     """
     delivery = _Delivery(channels, batch, deadline, read_current or (lambda: batch), silent)

@@ -26,7 +26,7 @@ Ask = Callable[[Any], Any]
 """Sends one request of kafka-python and returns its response; raises what kafka-python or the network raises."""
 
 TimedAsk = Callable[[Any, float], Any]
-"""Sends one request and returns its response within so many seconds."""
+"""Sends one request and returns its response within a number of seconds."""
 
 AskBroker = Callable[[Ask, Broker], T]
 """Asks one broker; an exception is the reason why this broker did not answer."""

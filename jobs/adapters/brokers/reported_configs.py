@@ -85,7 +85,7 @@ BROKER_TIMEOUT_SECONDS: Final = 2.0
 Up to MAX_CONNECTIONS brokers of `fanout` are asked at the same time, so this also bounds the whole."""
 
 _VERSION_PREFIX: Final = "api."
-"""Prefix of the names that are no settings of a broker, but the versions that it reports."""
+"""Prefix of names that are not settings of a broker, but versions that it reports."""
 
 DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
 """Every name that gets a row, with its assumed value."""

@@ -80,7 +80,7 @@ class BrokerResponse:
             return [top] * len(self.notices)
         try:
             by_partition = dict(self._partition_errors(_decode_response(self.api, self.version, self.data)))
-        except Exception:  # noqa: BLE001 - a response that cannot be decoded is no response, whatever is wrong with it
+        except Exception:  # noqa: BLE001 - an undecodable response counts as none, whatever is wrong with it
             return [top or NOT_SENT] * len(self.notices)
         return [by_partition.get((notice.topic, notice.partition), top) for notice in self.notices]
 

@@ -146,7 +146,7 @@ class WarehouseLease:
         return time.monotonic() >= self._expires or self._deadline <= _margin_deadline()
 
     def _refuse_taken(self) -> None:
-        """Raise LeaseLostError if the row is not ours any more."""
+        """Raise LeaseLostError if the row is no longer ours."""
         if self._is_unchanged():
             return
         table = self.warehouse.opened(_TABLE)

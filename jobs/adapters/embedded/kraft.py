@@ -160,7 +160,7 @@ class EmbeddedKRaftCluster(Servers):
         return ",".join(node.address for node in self.nodes.values())
 
     def add_broker(self, node_id: int) -> EmbeddedKRaftNode:
-        """Start one more broker, which is no voter of the quorum, and wait until it is ready."""
+        """Start one more broker, which is not a voter of the quorum, and wait until it is ready."""
         node = self.nodes[node_id] = self._node(node_id, controller_port=None)
         node.start()
         node.wait_ready()

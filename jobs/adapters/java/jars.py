@@ -70,7 +70,7 @@ def missing_spark_jars(warehouse: str) -> dict[str, str]:
 class Gap(NamedTuple):
     """The jars that a set seems to lack, and the remedy.
 
-    Classes may still be there: jars may have been copied by hand, patched, or taken from another download, which names
+    Classes may still be there: jars may have been copied manually, patched, or taken from another download, which names
     them differently. So it is only a warning.
     """
 
@@ -396,7 +396,7 @@ def main(arguments: list[str]) -> int:
             sys.stdout.write(",".join(map(str, spark_jars(_URLS[arguments[0]]))) + "\n")
         else:
             sys.stderr.write(
-                f"{' '.join(arguments)!r} is no set of jars; expected one of {', '.join(_URLS)} (HDFS needs delta), "
+                f"{' '.join(arguments)!r} is not a set of jars; expected one of {', '.join(_URLS)} (HDFS needs delta), "
                 "or nothing to download Delta's and Kafka's\n"
             )
             return ExitCode.USAGE

@@ -119,7 +119,7 @@ def catch_up(session: Session) -> None:
 
 
 def await_applied(ask: Ask, end: int, seconds: float | None = None) -> None:
-    """Wait until a broker has applied all records before `end`; raise StaleMetadataError after so many seconds."""
+    """Wait until a broker has applied all records before `end`; raise StaleMetadataError after `seconds`."""
     limit = CATCH_UP_SECONDS if seconds is None else seconds
     until = time.monotonic() + limit
     while (last := read_last_applied(ask)) < end - 1:

@@ -42,7 +42,7 @@ _CONTINUATION_BIT: Final = 0x80
 
 
 class MalformedRequestError(Exception):
-    """Bytes that are no request, or one that is not served."""
+    """Bytes that are not a request, or a request that is not served."""
 
 
 class Header(NamedTuple):

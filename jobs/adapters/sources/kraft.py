@@ -159,7 +159,7 @@ class KRaftSource:
     def read_again(self, shares: "Shares", torn: Collection[str]) -> Rows | None:
         """Read topics once more that are `torn`, or whose reassignments have changed since; None if there are none.
 
-        `torn` of the result has all of them, also those that do not exist any more.
+        `torn` of the result has all of them, also those that no longer exist.
         """
         started = time.perf_counter()
 

@@ -54,7 +54,7 @@ def address(url: str, place: str = f"--remote ({REMOTE})") -> tuple[str, int]:
     if host is None:
         refuse_credentials(place, url, "give sc://HOST:PORT, and a token as sc://HOST:PORT/;token=...")
         raise UsageError(
-            f"{place} {plain!r} is no address of a Spark Connect server: expected sc://HOST[:PORT][/;KEY=VALUE;...]"
+            f"{place} {plain!r} is not an address of a Spark Connect server: expected sc://HOST[:PORT][/;KEY=VALUE;...]"
         )
     return host, port
 

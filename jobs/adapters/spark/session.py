@@ -126,7 +126,7 @@ def _refuse_missing_keytab(defaults: Path) -> None:
 
     keytab = javaproperties.loads(text).get(_KEYTAB, "").strip()
     if keytab and not Path(keytab).is_file():
-        raise MissingError(f"the keytab {keytab} ({_KEYTAB} in {defaults}) does not exist, or is no file")
+        raise MissingError(f"the keytab {keytab} ({_KEYTAB} in {defaults}) does not exist, or is not a file")
 
 
 def _start_short_lived(builder: SparkSession.Builder, conf: Path) -> SparkSession:

@@ -27,7 +27,7 @@ _INLINE_KEY: Final = "GOOGLE_SERVICE_ACCOUNT_KEY"
 """The variables of deltalake that name one thing."""
 
 _AZURE_METRICS: Final = f"{_HADOOP}.azure.metrics.collection.enabled"
-"""Hadoop 3.5.0 collects metrics in a thread that is no daemon, so that a JVM of spark-submit would never end."""
+"""Hadoop 3.5.0 collects metrics in a thread that is not a daemon; with it, a JVM of spark-submit would never end."""
 
 _OF_GOOGLE: Final = {
     # Hadoop's defaults are those of its own connector: other classes, and a block size that Google's cannot parse

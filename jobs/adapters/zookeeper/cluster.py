@@ -196,7 +196,7 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
             quarantine.append(quarantined(znode, "Kafka's controller cannot read it, or its name"))
     for znode in _quotas_and_credentials(client):
         if impact_of(znode.path, znode.data):
-            reason = "Kafka cannot read it: a value under config is no string"
+            reason = "Kafka cannot read it: a value under config is not a string"
             quarantine.append(quarantined(znode, reason, hide_data=True))
 
 
@@ -246,7 +246,7 @@ def registered_brokers(client: KazooClient) -> frozenset[int]:
 def topics_to_delete(client: KazooClient) -> list[str]:
     """Return the topics queued for deletion; none if an ACL forbids listing them.
 
-    Changing a queued topic does no harm. Code that deletes topics reads the requests.
+    Changing a queued topic is harmless. Code that deletes topics reads the requests.
     """
     return _listed(client, DELETE_TOPICS, _Quarantine())
 

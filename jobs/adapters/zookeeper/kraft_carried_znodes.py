@@ -240,7 +240,7 @@ def _count_quotas(path: str, config: Mapping[str, str], carried: CarriedZnodes) 
         try:
             number = float(value)
         except ValueError:  # `ZkAdminManager.clientQuotaPropsToDoubleMap` raises
-            carried.malformed[path] = f"{name} is no number"
+            carried.malformed[path] = f"{name} is not a number"
         else:
             carried.quotas += 1
             carried.quota_rows.append(quota_row(_entity(path), name, number))

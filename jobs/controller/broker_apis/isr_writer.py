@@ -187,7 +187,7 @@ class IsrWriter:
                 yield request
 
     def _respond(self, batch: Sequence[IsrRequest]) -> None:
-        """Handle requests; those that are about the same partition one after the other."""
+        """Handle requests; requests for the same partition one at a time."""
         waiting = [*batch]
         while waiting:
             together, requested, later = list[IsrRequest](), set[Key](), list[IsrRequest]()

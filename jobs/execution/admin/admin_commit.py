@@ -135,7 +135,7 @@ class AdminCommit:
             self._wait(self._moves)
 
     def record_unrequested(self, pending: Sequence[PlanRow]) -> None:
-        """Record the outcome of changes that are not requested any more.
+        """Record the outcome of changes that are no longer requested.
 
         The plan is marked as unfinished, even if all its changes were requested.
         """
@@ -267,7 +267,7 @@ def end_throttle(
     *,
     report: Report,
 ) -> None:
-    """Remove a plan's throttle if none of its replicas move any more; otherwise report that it stays."""
+    """Remove a plan's throttle if none of its replicas still move; otherwise report that it stays."""
     plan_id = plan.plan_id
     moving = moving_of(reader, plan)
     if moving:

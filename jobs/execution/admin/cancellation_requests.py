@@ -1,4 +1,4 @@
-"""Sends the requests of a cancellation, one after another, for `cancel PLAN` and `cancel --partitions`.
+"""Sends the requests of a cancellation, one at a time, for `cancel PLAN` and `cancel --partitions`.
 
 A request that is based on an old reading could delete the last replica in sync. So the partitions of each request are
 read and judged right before it is sent, under the lease, and only while the controller is the same as before. After a
@@ -70,7 +70,7 @@ class CancellationRequests:
     requested: list[Key] = field(default_factory=list)
     """Partitions of requests that were sent, or perhaps were."""
     set_aside: dict[Key, Reason] = field(default_factory=dict)
-    """Outcomes of partitions that must not or need not be requested any more."""
+    """Outcomes of partitions that must no longer, or need no longer, be requested."""
     lost_response: str | None = None
     """Reason why the response to the last request is missing; None if it arrived."""
     _codes: dict[Key, int] = field(default_factory=dict)

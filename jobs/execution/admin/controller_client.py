@@ -143,7 +143,7 @@ class _DueCheck:
     """When that reading began, by the monotonic clock: what it shows may be as old."""
     judged: set[Place]
     not_due: set[Place] = field(default_factory=set)
-    """Changes whose outcomes are recorded, as they were found not to be due any more."""
+    """Changes whose outcomes are recorded, because they were found to be no longer due."""
 
     def still_due(self, rows: Sequence[PlanRow], upcoming: Sequence[PlanRow]) -> list[PlanRow]:
         """Return which of the rows are due; if that has to be read, the first of `upcoming` are judged with them."""
@@ -331,7 +331,7 @@ def _read_back(cluster: ClusterConnection, changes: Sequence[PlanRow], lost_resp
 
 
 def _shown(cluster: ClusterConnection, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
-    """Return which changes the cluster shows, after at most so many seconds; raise UnreadableError."""
+    """Return the changes that the cluster shows within `seconds`; raise UnreadableError."""
     tasks, partition_changes = operations_among(changes), changes_among(changes)
     with cluster.reading() as reader:
 
@@ -345,7 +345,7 @@ def _shown(cluster: ClusterConnection, changes: Sequence[PlanRow], seconds: floa
 
 
 def _wait_until_seen(received: Callable[[], list[Key]], count: int, seconds: float) -> list[Key]:
-    """Wait until the cluster shows all changes, for so many seconds at most; return those that it shows."""
+    """Wait at most `seconds` until the cluster shows all changes; return the changes that it shows."""
     return poll_until(received, lambda keys: len(keys) == count, seconds)
 
 

@@ -197,7 +197,7 @@ def _restore(
         resource_rows = [row for row in rows if _resource(row) == resource]
         current_values = current[resource]
         if current_values is None:
-            # a deleted topic has no config any more; that of a broker is still there when the broker returns
+            # a deleted topic no longer has a config; a broker's config still exists when the broker returns
             unrestored += resource_rows if resource[0] is ResourceKind.BROKER else []
             continue
         own_rows = [row for row in resource_rows if current_values.get(row.name) in row.set_to]

@@ -65,7 +65,7 @@ class _Requests:
     placed: list[Key] = field(default_factory=list)
     """Partitions of the last request, which may exist."""
     decided: dict[Key, RowOutcome] = field(default_factory=dict)
-    """Outcomes of partitions that were not due any more."""
+    """Outcomes of partitions that were no longer due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ZkControllerClient:
         return judge
 
     def _not_due(self, changes: Sequence[Change]) -> dict[Key, RowOutcome]:
-        """Outcomes of changes that must not or need not be requested any more."""
+        """Outcomes of changes that must no longer, or need no longer, be requested."""
         with self.session.connected() as client:
             _, outcomes = read_and_judge(ZooKeeperReader(client), changes)
         return {outcome.change.key: outcome for outcome in outcomes}

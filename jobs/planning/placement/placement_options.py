@@ -187,4 +187,4 @@ def _regex(option: str, text: str | None) -> re.Pattern[str] | None:
     try:
         return None if text is None else re.compile(text)
     except re.error as error:
-        raise UsageError(f"{option} {text!r} is no regular expression: {error}") from None
+        raise UsageError(f"{option} {text!r} is not a regular expression: {error}") from None

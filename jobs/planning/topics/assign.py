@@ -87,7 +87,7 @@ class AssignRequest:
         if not (self.rack_aware and self.strategy in RACK_AWARE and self._by_rule):
             return {}
         try:
-            return racks_of(brokers, "leave them out with --brokers, place replicas by hand,")
+            return racks_of(brokers, "leave them out with --brokers, place replicas manually,")
         except RefusedError as error:
             return RefusedError, str(error)
 

@@ -106,8 +106,8 @@ def crowded(assigned: DataFrame, brokers: Sequence[Broker], instead: str) -> dic
 
 
 def may_crowd(replicas: int, brokers: Sequence[Broker]) -> bool:
-    """Return whether Kafka's algorithm may put more of so many replicas into one rack than necessary.
+    """Return whether Kafka's algorithm may put more of a partition's replicas into one rack than necessary.
 
-    Once every rack has a replica, it does not consider racks any more.
+    Once every rack has a replica, it no longer considers racks.
     """
     return replicas > len({row.rack for row in brokers})

@@ -101,7 +101,7 @@ def transition_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool
     """Return the transition of a plan with `size` changes and tasks after these outcomes.
 
     A stale change leaves a plan partial, as its purpose is not reached. A cycle of `surveyor control` has no purpose
-    beyond what was due: a change that became stale is not due any more, and the next cycle decides on its partition.
+    beyond what was due: a change that became stale is no longer due, and the next cycle decides on its partition.
 
     >>> transition_after([Outcome.APPLIED], 2).name, transition_after([Outcome.APPLIED, Outcome.STALE], 2).name
     ('INTERRUPT', 'INTERRUPT')

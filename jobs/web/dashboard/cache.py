@@ -85,7 +85,7 @@ def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
 
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def newest_rows(place: SnapshotRef, view: str, snapshots: int) -> pa.Table:
-    """Return the rows of a view about the newest snapshots up to one, so many of them."""
+    """Return the rows of a view about the newest `snapshots` snapshots up to `place`."""
     warehouse = place.warehouse
     return summaries(warehouse, find_snapshot(warehouse, place.snapshot_id)).newest_rows(view, snapshots)
 

@@ -14,7 +14,7 @@ from planner.placement.types import Bools, Ints
 
 UNLIMITED: Final = 1 << 60
 MIN_RECIPIENTS: Final = 16
-"""Minimum number of brokers among which a broker shares its excess, if so many lack load."""
+"""Minimum number of brokers among which a broker shares its excess, if that number lack load."""
 LOW_BUDGET_COPIES: Final = 4
 """With no more copies left than this in the budget, the best path from several full brokers is taken."""
 SOURCES_TRIED: Final = 32

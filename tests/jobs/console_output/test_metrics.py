@@ -444,5 +444,5 @@ def test_an_address_that_is_taken() -> None:
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "a b:1", "host:70000", "::1"])
 def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(UsageError, match="is no address"):
+    with pytest.raises(UsageError, match="is not an address"):
         parse_address("--listen", text)

@@ -39,7 +39,7 @@ def test_as_java_reads_them(tmp_path: Path, text: str) -> None:
         ),
         ("sasl.username", "'sasl.username' is not known or has no value; "),
         ("sasl.username=\\u00zz", "a \\u in it is not followed by four digits"),
-        ("sasl.username=m\xe4", "it is no UTF-8 text"),
+        ("sasl.username=m\xe4", "it is neither UTF-8 nor UTF-16"),
     ],
 )
 def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, message: str) -> None:

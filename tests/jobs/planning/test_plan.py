@@ -222,7 +222,7 @@ REFUSED = [
     (("assign", "--topic", "t", "--replica-assignment", "0,x"), 2, "expected brokers as in 0:1:2"),
     (("assign", "--topic", "t", "--replica-assignment", "0:1", *SIZE), 2, "leave out --partitions"),
     (("assign", "--topic", "t"), 2, "expected --partitions and --replication-factor"),
-    (("assign", "--topic", "a/b", *SIZE), 2, "is no topic name"),
+    (("assign", "--topic", "a/b", *SIZE), 2, "is not a topic name"),
     (("assign", "--topic", "t", *SIZE, "--config", "x"), 2, "expected key=value"),
     (("assign", "--topic", "t", *SIZE, "--config", "segment.bytes=13"), 2, "--config: segment.bytes='13': expected a"),
     (("assign", "--topic", "t", *SIZE, "--config", "x=y"), 2, "--allow-unknown-config accepts it unchecked"),

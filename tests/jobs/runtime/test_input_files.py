@@ -110,7 +110,7 @@ def test_what_kafka_does_without_may_be_missing(tmp_path: Path, without: str) ->
 def test_what_is_no_text_is_said(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\xff\xfa\x80")
-    with pytest.raises(UsageError, match="it is no UTF-8 text, and no UTF-16; save it as UTF-8"):
+    with pytest.raises(UsageError, match="it is neither UTF-8 nor UTF-16; save it as UTF-8"):
         read_reassignment(path)
 
 

@@ -318,7 +318,7 @@ def test_a_broker_by_keystores(tmp_path: Path, certificates: Certificates, princ
         ),
         ({"security.protocol": "SSL", "broker.principals": "User:a;CN=b"}, "has 'CN=b', as which no broker can log in"),
         ({"sasl.mechanism": "PLAIN"}, "'sasl.mechanism' is not known"),
-        ({"control.plane.listen": "nowhere"}, "control.plane.listen 'nowhere' is no address"),
+        ({"control.plane.listen": "nowhere"}, "control.plane.listen 'nowhere' is not an address"),
     ],
 )
 def test_files_that_would_accept_any_client_are_refused(
@@ -377,8 +377,8 @@ def test_clients_of_a_listener_need_no_login(tmp_path: Path) -> None:
         (["127.0.0.1:0"], ["127.0.0.1:1", "127.0.0.1:2"], "--advertise '127.0.0.1:2': there is another address"),
         (["127.0.0.1:0"], ["A://127.0.0.1:1"], "--advertise A://HOST:PORT needs --listen A://HOST:PORT"),
         (["127.0.0.1:0", "A://0.0.0.0:1"], ["127.0.0.1:2"], "give --advertise A://HOST:PORT"),
-        (["127.0.0.1:0", "A://nowhere"], [], "'nowhere' is no address"),
-        (["A b://127.0.0.1:1"], [], "'A b://127.0.0.1:1' is no address"),
+        (["127.0.0.1:0", "A://nowhere"], [], "'nowhere' is not an address"),
+        (["A b://127.0.0.1:1"], [], "'A b://127.0.0.1:1' is not an address"),
     ],
 )
 def test_addresses_that_contradict_each_other_are_refused(

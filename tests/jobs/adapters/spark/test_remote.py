@@ -54,7 +54,7 @@ def _error(arguments: list[str], *missing: str) -> tuple[int, str, list[str]]:
 def test_an_invalid_server_url_is_a_usage_error(url: str) -> None:
     done = CliRunner().invoke(app, ["whatif", "--lose", "brokers=1", "--remote", f"{url};token=s3cret"])
     assert (done.exit_code, done.stderr.count("\n")) == (ExitCode.USAGE, 1)
-    assert f"--remote '{url}' is no address of a Spark Connect server: expected sc://HOST[:PORT]" in done.stderr
+    assert f"--remote '{url}' is not an address of a Spark Connect server: expected sc://HOST[:PORT]" in done.stderr
     assert "s3cret" not in done.stderr
 
 

@@ -325,7 +325,7 @@ def test_a_name_that_kafka_forbids_is_in_quarantine(orders: KafkaTree, name: str
 
     rows = read(orders)
 
-    reason = f"{name!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
+    reason = f"{name!r} is not a topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
     assert rows.of_quarantine() == [(f"/brokers/topics/{name}", data, reason)]
     assert rows.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
     assert (name, False) in rows.of_topics("topic", "understood")

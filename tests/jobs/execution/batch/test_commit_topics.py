@@ -237,7 +237,7 @@ def test_other_configs_may_have_changed(topics: KafkaTree, warehouse: Warehouse,
 
 BAD: list[tuple[dict[str, str | None], str]] = [
     ({K: "abc"}, "retention.ms='abc': expected a whole number"),
-    ({"retention.sm": "1"}, "retention.sm is no topic config"),
+    ({"retention.sm": "1"}, "retention.sm is not a topic config"),
 ]
 
 

@@ -235,7 +235,7 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--topics-to-move-json-file", "FILE", "--broker-list", "1,2"], {"topics": [{"topic": "x"}]}, 23, "topics x are"),
     (["--reassignment-json-file", "FILE", "--max-moves", "1"], reassignment_json(), 2, "leave out --topics"),
     (["--fix-racks", "--disable-rack-aware"], None, 2, "contradict"),
-    (["--rebalance", "--topics", "("], None, 2, "--topics '(' is no regular expression"),
+    (["--rebalance", "--topics", "("], None, 2, "--topics '(' is not a regular expression"),
     (["--rebalance", "--topics", "orders, late"], None, 2, "expected one regular expression, as in 'orders|late'"),
     (["--rebalance", "--exclude", "orders,late"], None, 2, "--exclude 'orders,late': expected one regular expression"),
     (["--rebalance", "--topics", "none"], None, 23, "no partition of snapshot 1"),

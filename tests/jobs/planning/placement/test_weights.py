@@ -65,7 +65,7 @@ def test_files_that_are_refused(tmp_path: Path, text: str, message: str) -> None
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"topic,partition,bytes\n\xe4,0,1\n")
-    for name, message in (("latin", "it is no UTF-8 text"), ("none", "cannot read"), (".", "cannot read")):
+    for name, message in (("latin", "it is neither UTF-8 nor UTF-16"), ("none", "cannot read"), (".", "cannot read")):
         with pytest.raises(SurveyorError, match=message):
             read_size_file(tmp_path / name)
 

@@ -172,7 +172,7 @@ REFUSED: Final = [
     (("expand", "--topic", "__consumer_offsets", "--partitions", "99"), 23, "add --allow-internal"),
     (("expand", "--topic", "__mine", "--partitions", "99"), 23, "no topic __mine"),
     (("expand", "--topic", "__transaction_state", "--partitions", "99", "--allow-internal"), 23, "no topic __trans"),
-    (("expand", "--topic", "a/b", "--partitions", "3"), 2, "is no topic name"),
+    (("expand", "--topic", "a/b", "--partitions", "3"), 2, "is not a topic name"),
     (("expand", "--topic", "all", "--partitions", "3", "--replica-assignment", "0:1"), 2, "give the 2 that are added"),
     (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0:1,1:2"), 23, "moves partitions"),
     (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0"), 23, "replication factor 1"),
@@ -205,7 +205,7 @@ REFUSED: Final = [
     (("delete", "--topics", "all,__transaction_state,__mine"), 23, "__mine, __transaction_state: names that begin"),
     (("delete", "--topics", "nope,nil"), 23, "no topic nil or nope in snapshot 1"),
     (("delete", "--topics", "all,all"), 2, "names a topic twice"),
-    (("delete", "--topics", "all,"), 2, "is no topic name"),
+    (("delete", "--topics", "all,"), 2, "is not a topic name"),
     (("delete", "--topics", "a.*"), 2, "--topics takes names as they are, no patterns"),
     (("config", "--topic", "all,some", "--set", "preallocate=true"), 2, "--topic takes one name"),
 ]
