@@ -53,7 +53,7 @@ def catalog(
     }
     if not apply:
         if dialect is Dialect.SPARK and settings.for_people:
-            log("dry run: nothing was registered; --apply runs this on Spark")  # stdout has the SQL alone, for a file
+            log("dry run: nothing was registered; --apply runs this on Spark")  # stdout has only the SQL, for a file
         return CommandResult(result, *(f"{statement};" for statement in registration.statements))
     refuse_no_metastore(settings, metastore)
     approve = approval(yes=yes)

@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 _LATEST_IV: Final = 99
-"""Stands for the latest internal version of a release, which a release alone means: "2.7" is 2.7-IV2."""
+"""Stands for the latest internal version of a release, which a release without a suffix means: "2.7" is 2.7-IV2."""
 
 
 class Protocol(NamedTuple):

@@ -1,6 +1,6 @@
 """Current state of the partitions and topics that a plan changes, from any source.
 
-`jobs.preconditions` compares it with what the plan was computed from. Where a part could not be decoded, or must not be
+`jobs.preconditions` compares it with what the plan was computed from. If a part could not be decoded, or must not be
 read, the reason is kept in its place, and only what rests on that part is unknown.
 """
 
@@ -41,7 +41,7 @@ class CurrentCluster(Protocol):
 
     @property
     def migration(self) -> str | None:
-        """Reason why the cluster must not be written to, as it is being migrated; None if it is not."""
+        """Reason why the cluster must not be written to while it is being migrated; None if it is not."""
 
     @property
     def brokers(self) -> Sequence[Broker]:
@@ -82,7 +82,7 @@ class CurrentTopic:
     """A topic's assignment. The topic does not exist if it has no version, unless its source has none."""
 
     path: str
-    """Where it is stored, for reasons."""
+    """Its place in the source, for reasons."""
     version: int | None
     content: Decoded[Assignment]
     is_forbidden: bool = False
@@ -124,7 +124,7 @@ class CurrentPartition:
     topic: CurrentTopic
     number: int
     path: str
-    """Where its state is stored, for reasons."""
+    """The place of its state in the source, for reasons."""
     version: int | None
     content: Decoded[State] | Decoded[LeaderAndIsr]
     eligible: list[int] | None = None

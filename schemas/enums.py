@@ -79,7 +79,7 @@ class Action(StrEnum):
     NARROW_TO_TARGET = "narrow_to_target"
     """The target is in sync: one of its replicas leads, and the ISR contains only the target."""
     END_REASSIGNMENT = "end_reassignment"
-    """The leaving replicas are stopped: assign the target alone."""
+    """The leaving replicas are stopped: assign only the target."""
 
 
 class ReplicaState(StrEnum):

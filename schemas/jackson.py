@@ -2,7 +2,7 @@
 
 Corresponds to `kafka.utils.Json` over `ObjectMapper.readTree`: it detects UTF-16 and UTF-32, skips a byte order mark,
 reads the first value and ignores what follows. Of a key that occurs twice it keeps the last value. Decoders of znodes
-use it where their fast decoder fails, so that what Kafka reads is read here with the same meaning.
+use it if their fast decoder fails, so that what Kafka reads is read here with the same meaning.
 """
 
 import json
@@ -36,7 +36,7 @@ class NotJsonError(ValueError):
 
 
 def first_value(data: bytes) -> Any:  # noqa: ANN401 - JSON
-    r"""Parse the first JSON value of a znode; raise NotJsonError where Jackson fails.
+    r"""Parse the first JSON value of a znode; raise NotJsonError if Jackson fails.
 
     >>> first_value(b'\xef\xbb\xbf{"a": 1} and more')
     {'a': 1}
@@ -57,7 +57,7 @@ def first_value(data: bytes) -> Any:  # noqa: ANN401 - JSON
 
 
 def plain_json(data: bytes) -> bytes:
-    r"""Return the first JSON value of a znode as plain JSON; raise NotJsonError where Jackson fails.
+    r"""Return the first JSON value of a znode as plain JSON; raise NotJsonError if Jackson fails.
 
     >>> plain_json('\ufeff{"a": 1, "a": 2}}'.encode())
     b'{"a": 2}'
@@ -74,7 +74,7 @@ def encoded(value: object) -> bytes:
 
 
 def java_int(text: str) -> int | None:
-    r"""Parse text as `Integer.parseInt` does, a sign and digits of any script; return None where it throws.
+    r"""Parse text as `Integer.parseInt` does, a sign and digits of any script; return None if it throws.
 
     >>> java_int("+01"), java_int("\u0661"), java_int(" 1"), java_int("2147483648")
     (1, 1, None, None)
@@ -87,7 +87,7 @@ def java_int(text: str) -> int | None:
 
 
 def coerced_int(value: object) -> int | None:
-    """Return what Jackson's data binding makes of a value for an `int` field; None where it throws.
+    """Return what Jackson's data binding makes of a value for an `int` field; None if it throws.
 
     >>> [coerced_int(value) for value in (" 1 ", "", None, 1.5, "1.5", True, [0])]
     [1, 0, 0, 1, None, None, None]
@@ -103,9 +103,9 @@ def coerced_int(value: object) -> int | None:
 
 
 def coerced_text(value: object) -> str | None:
-    """Return what Jackson's data binding makes of a value for a `String` field; None where it throws, or for null.
+    """Return what Jackson's data binding makes of a value for a `String` field; None if it throws, or for null.
 
-    None as well for a number with a fraction or an exponent: Jackson takes it as it is written, which a parsed number
+    None as well for a number with a fraction or an exponent: Jackson takes it as written, which a parsed number
     no longer shows.
 
     >>> [coerced_text(value) for value in ("t", 5, True, [], 1e5)]

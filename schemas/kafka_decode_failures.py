@@ -208,10 +208,10 @@ def _reassignment(data: bytes | None) -> None:
 
 
 def ignored_reassignment(data: bytes | None) -> str | None:
-    """Return why Kafka's controller ignores /admin/reassign_partitions as a whole; None where it reads the entries.
+    """Return why Kafka's controller ignores /admin/reassign_partitions as a whole; None if it reads the entries.
 
     `ReassignPartitionsZNode.decode` returns an error for any field that its classes do not have, and for any entry of
-    the wrong type; the controller then takes the request for empty and leaves the znode as it is.
+    the wrong type; the controller then takes the request for empty and leaves the znode unchanged.
 
     >>> ignored_reassignment(b'{"partitions":[{"topic":"a","partition":0,"replicas":[1],"log_dirs":["any"]}]}')
     "entry 0 has the field 'log_dirs', which Kafka's controller does not know"

@@ -24,7 +24,7 @@ class OperationData(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The data as it is stored, and as it is a part of a plan's parameters."""
+        """The data as stored, and as a part of a plan's parameters."""
         columns: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
         return columns
 

@@ -1,4 +1,4 @@
-"""A topic and its partitions as they are read from the cluster, without what is derived from them.
+"""A topic and its partitions as read from the cluster, without what is derived from them.
 
 Corresponds to `partitionAssignments` and `partitionLeadershipInfo` of `ControllerContext`. `schemas.rows` has the rows
 of the tables, which a snapshot adds to.
@@ -11,7 +11,7 @@ from schemas.rows import Key
 
 
 class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
-    """One partition as it is in the cluster, with the columns of PARTITIONS that are read and not derived."""
+    """The state of one partition in the cluster, with the columns of PARTITIONS that are read and not derived."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TopicInfo(Struct, frozen=True, kw_only=True):
-    """One topic as it is in the cluster, with the columns of TOPICS that are read and not derived."""
+    """The state of one topic in the cluster, with the columns of TOPICS that are read and not derived."""
 
     topic: str
     topic_version: int | None

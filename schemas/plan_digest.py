@@ -1,6 +1,6 @@
 """The content of a plan's id: the text of its header and of each row, hashed topic by topic.
 
-This module alone defines what is hashed. `planner.columns.plan_digest` computes the texts on Spark, for plans whose
+Only this module defines what is hashed. `planner.columns.plan_digest` computes the texts on Spark, for plans whose
 rows stay there. `jobs.repositories.plans.arrow_digest` computes them in Arrow, for rows on the driver and for a commit,
 which refuses a plan whose rows were changed. Both must agree with `cell` to the byte.
 """

@@ -235,7 +235,7 @@ FACTOR_CHANGES: Final = Sentence("replication factor {now} → {then}: not asked
 DUPLICATE_BROKER: Final = Sentence("names a broker twice: {target:ids}")
 ADDS_DEAD: Final = Sentence("adds brokers not alive in the snapshot: {dead:ids}")
 MIN_ISR_UNREACHABLE: Final = Sentence("{count} {noun} can never reach min.insync.replicas={min_isr}")
-RACK_CROWDED: Final = Sentence("most replicas in one rack {now} → {then}: [{racks}], where {needed} can be")
+RACK_CROWDED: Final = Sentence("most replicas in one rack {now} → {then}: [{racks}]; the minimum is {needed}")
 RACKS_LOST: Final = Sentence("racks {now} → {then}: [{racks}]")
 NAMED_TWICE: Final = Sentence("the plan names this partition {times} times")
 ZNODE_TOO_LARGE: Final = Sentence(

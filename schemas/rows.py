@@ -22,7 +22,7 @@ CONTROL: Final = "control"
 """Parameter that marks the plan of a `surveyor control` cycle; its value is the controller epoch."""
 
 Row = dict[str, Any]
-"""A row by column, as it is read from a table or written to one."""
+"""A row by column, as read from a table or written to one."""
 Brokers = list[int]
 Key = tuple[str, int]
 """Topic and partition; WHOLE_TOPIC stands for the partition of a whole topic."""
@@ -37,7 +37,7 @@ class TableRow(Struct, frozen=True, kw_only=True):
     cluster: str = ""
 
     def columns(self) -> dict[str, Any]:
-        """Return the values by column, as they are stored."""
+        """Return the values by column, as stored."""
         values: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(datetime,))
         return values
 
@@ -533,7 +533,7 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
         return self.topic, self.partition
 
     def columns(self) -> dict[str, Any]:
-        """Return the values by column, as they are stored."""
+        """Return the values by column, as stored."""
         return msgspec.structs.asdict(self)
 
     @property

@@ -38,7 +38,7 @@ class SubmittedPlan(Struct, frozen=True, kw_only=True):
     max_changes: int
     allow_majority_dead: bool = False
     detailed: bool = False
-    """Whether stale rows alone affect the exit code."""
+    """Whether stale rows by themselves affect the exit code."""
     run: str | None = None
     """The Airflow task that submits it."""
     is_begun: bool = False

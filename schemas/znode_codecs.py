@@ -1,7 +1,7 @@
 """Codecs between znodes and typed values: bytes in, value or reason out, and back.
 
 These pure functions are the only decoders of the system. They accept and write what `kafka.zk.ZkData` does, and are
-stricter where Kafka would continue with a wrong value: anything not understood is a `MalformedZnodeError` with its
+stricter if Kafka would continue with a wrong value: anything that cannot be decoded is a `MalformedZnodeError` with its
 reason, for the quarantine. For a znode with many facts, as a topic's partitions, `read_...` returns those that are
 understood and the reasons for the others, while `decode_...` refuses the whole. JSON that the fast decoder refuses is
 read again as Kafka's Jackson reads it (`schemas.jackson`): a byte order mark, UTF-16 and text after the value change
@@ -73,7 +73,7 @@ class MalformedZnodeError(ValueError):
 
 
 class Endpoint(Struct, frozen=True):
-    """An advertised endpoint; the name of the listener is null in KRaft, where no response has it."""
+    """An advertised endpoint; the name of the listener is null in KRaft, because no response has it."""
 
     listener: str | None
     security_protocol: str
@@ -98,7 +98,7 @@ class BrokerRegistration(Struct, frozen=True):
 
 
 class UnreadPartition(Struct, frozen=True):
-    """An entry of /brokers/topics/T that is not understood, kept as it is written so that a write preserves it."""
+    """An entry of /brokers/topics/T that is not understood, kept unchanged so that a write preserves it."""
 
     key: str
     reason: str
@@ -269,7 +269,7 @@ def _registration(data: bytes | None) -> Registration:
 
 
 def _object_of(data: bytes | None) -> dict[str, Any]:
-    """The JSON object of a znode, empty where it is none."""
+    """The JSON object of a znode, empty if it is not an object."""
     try:
         value = first_value(plain_json(data or b""))
     except NotJsonError:
@@ -339,7 +339,7 @@ def read_assignment(data: bytes | None) -> Assignment:
 
 def _whole_assignment(data: bytes | None) -> Assignment:
     topic = _decode(data, _TOPIC)
-    if data and b'"-0"' in data:  # msgspec takes it for "0"; Kafka looks up moving replicas by the key as it is
+    if data and b'"-0"' in data:  # msgspec takes it for "0"; Kafka looks up moving replicas by the unchanged key
         raise MalformedZnodeError("partition '-0', expected a partition number")
     _refuse_inconsistent({name: getattr(topic, name) for name in _LISTS})
     topic_id = None if topic.topic_id is UNSET else _unpadded(topic.topic_id)
@@ -461,7 +461,7 @@ def decode_state(data: bytes | None) -> State:
 
 
 def controller_epoch_of(data: bytes | None) -> int | None:
-    """Return the controller epoch of a state, also of one that is not understood otherwise; None where it has none.
+    """Return the controller epoch of a state, even if the rest cannot be decoded; None if it has none.
 
     >>> controller_epoch_of(b'{"controller_epoch":99,"isr":["1"]}')
     99

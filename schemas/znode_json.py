@@ -1,7 +1,7 @@
 """The JSON of Kafka's znodes: required fields, types and ranges.
 
-A field with a default here may be absent. Null is allowed only where Kafka writes it, in `host` and `rack`. Unknown
-fields are ignored, so znodes of later versions can be read. `schemas.znode_codecs` converts these into values.
+A field with a default here may be absent. Null is allowed only in `host` and `rack`, because Kafka writes it there.
+Unknown fields are ignored, so znodes of later versions can be read. `schemas.znode_codecs` converts these into values.
 """
 
 from typing import Annotated, Final
@@ -35,7 +35,7 @@ class Registration(Struct):
     listener_security_protocol_map: dict[str, str] = field(default_factory=SECURITY_PROTOCOLS.copy)
     rack: str | None = None
     features: dict[str, dict[str, Int]] | None = None
-    """Kafka's decoder throws where one of these has another form, whether it is used or not."""
+    """Kafka's decoder throws if one of these has another form, whether it is used or not."""
 
 
 class TopicJson(Struct):

@@ -154,7 +154,7 @@ def _last_epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
         text = f"{path} has controller epoch {LAST_EPOCH}, the last one, and is not overwritten by any controller"
         epoch = situation.health.controller_epoch or situation.latest_epoch
         yield Suggestion(
-            f"{text}; write it again as it is, but with controller_epoch {epoch}", zookeeper_shell=f"get {path}"
+            f"{text}; write it again unchanged except for controller_epoch {epoch}", zookeeper_shell=f"get {path}"
         )
 
 
@@ -338,8 +338,8 @@ def _stalled(situation: ClusterSituation) -> Iterator[Suggestion]:
 def _led_outside_isr(situation: ClusterSituation) -> Iterator[Suggestion]:
     if count := situation.health.leader_outside_isr:
         yield Suggestion(
-            f"{pluralise(count, 'partition')} led by a broker outside the ISR: Kafka leaves that as it is; a preferred "
-            "election ends it where the preferred replica is in the ISR, else a restart of the leader's broker",
+            f"{pluralise(count, 'partition')} led by a broker outside the ISR: Kafka does not change that; a preferred "
+            "election ends it if the preferred replica is in the ISR, else a restart of the leader's broker",
         )
 
 

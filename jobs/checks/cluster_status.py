@@ -47,7 +47,7 @@ class Status:
     min_isr_assumed: bool
     """Whether Kafka's default min.insync.replicas is assumed, because no snapshot has a broker's value."""
     warnings: list[str]
-    """Where throttles may be set that are not known."""
+    """Places in which unknown throttles may be set."""
     credentials_fault: str | None = None
     """Reason why no request to brokers is possible, None if credentials are valid, not needed or not checked."""
 

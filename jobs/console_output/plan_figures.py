@@ -200,7 +200,7 @@ def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
     if crowded := crowded_racks_in(options):
         yield (
             f"{pluralise(crowded.partitions, 'new partition', 'has', 'have')} up to {crowded.most} replicas in "
-            f"one rack, where {crowded.least} can be: {crowded.instead}"
+            f"one rack; the minimum is {crowded.least}: {crowded.instead}"
         )
 
 

@@ -28,7 +28,7 @@ class AdvertisedEndpoints:
     logins: Mapping[str, Security] = field(default_factory=dict)
     """How the clients of listeners log in at these endpoints, by listener."""
     announced: Sequence[Endpoint] = ()
-    """Where brokers and clients reach this controller; empty if it does not serve their requests."""
+    """Endpoints at which brokers and clients reach this controller; empty if it does not serve their requests."""
     served_listeners: frozenset[str | None] = frozenset()
     """The listeners whose clients are served, as `ActiveController.served_listeners`."""
     _warnings: frozenset[str] = frozenset()
@@ -63,5 +63,5 @@ class AdvertisedEndpoints:
 
     @property
     def for_clients(self) -> list[Endpoint]:
-        """The endpoints that are for the clients of a listener alone."""
+        """The endpoints that are only for clients of a listener."""
         return [endpoint for endpoint in self.served if endpoint.listener is not None]

@@ -165,8 +165,8 @@ class BrokerConfigPoller:
     def _no_longer_reporting(self, rows: Iterable[BrokerConfig], errors: Container[int]) -> dict[int, str]:
         """Return the brokers that responded without the settings that they have reported before, with the reason.
 
-        Every broker that describes its settings reports its authorizer. One that has responded to ApiVersions alone has
-        reported none.
+        Every broker that describes its settings reports its authorizer. A broker that has responded only to ApiVersions
+        has reported none.
         """
         reported = {row.broker_id for row in self.configs if row.name == AUTHORIZER and not row.assumed}
         silent = {

@@ -81,7 +81,7 @@ class ResidentController:
     context: ControllerContext = field(default_factory=ControllerContext)
     """Empty at first, except for `lost_states`, which come from the recorded history."""
     apis: ControllerApis | None = None
-    """Where brokers' requests arrive; None if they are not served."""
+    """Handlers of brokers' requests; None if they are not served."""
     served: InitVar[Sequence[Endpoint]] = ()
     """As `AdvertisedEndpoints.served`."""
     logins: InitVar[Mapping[str, Security] | None] = None

@@ -22,7 +22,7 @@ class ControllerEpoch:
     control: Controllership
     context: ControllerContext
     warehouse: Warehouse | None
-    """Where drains are marked with the epoch; None without settings."""
+    """The warehouse in which drains are marked with the epoch; None without settings."""
     log_line: LogLine
     _steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
     """By how much our epoch is raised each time that a broker refuses it."""

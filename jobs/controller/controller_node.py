@@ -1,4 +1,4 @@
-"""The controller as brokers and clients see it: an entry among the live brokers, where they send their requests.
+"""The controller as brokers and clients see it: an entry among the live brokers, to which they send their requests.
 
 Brokers find the controller by its id among the live brokers of the last UpdateMetadata, at the control-plane listener
 if there is one and at the inter-broker listener otherwise (`NodeToControllerChannelManager`, `KafkaServer`). They may
@@ -59,7 +59,7 @@ def broker_endpoints(
     """Return the endpoints under the names of the listeners at which brokers look for the controller.
 
     Raise RefusedError if no served endpoint has the security protocol of such a listener, or if clients would see the
-    controller at a listener where they cannot be served.
+    controller at a listener that cannot serve them.
     """
     protocols = _listener_protocols(brokers)
     for_brokers, endpoints = [endpoint for endpoint in served if endpoint.listener is None], list[Endpoint]()
@@ -121,7 +121,7 @@ def served_listeners(
 
 
 def refuse_plaintext_clients(endpoints: Iterable[Endpoint], brokers: Iterable[Broker]) -> None:
-    """Raise RefusedError unless brokers have plain-text listeners where clients see us without a login.
+    """Raise RefusedError unless brokers have plain-text listeners at which clients see us without a login.
 
     `endpoints`: those announced to brokers. A client that brokers ask for a login must not be served without one.
     """
@@ -280,7 +280,7 @@ def authorizer_of(configs: Iterable[BrokerConfig]) -> str | None:
 
 
 def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker], authorizer: str | None) -> None:
-    """Raise RefusedError if clients would see us where their requests cannot be relayed to a broker.
+    """Raise RefusedError if clients would see us at a listener from which no request can be relayed to a broker.
 
     Clients take any broker of their listener for metadata. In plain text a broker responds to them through us; with TLS
     or SASL it would take them for us, and an authorizer would take their addresses for ours.

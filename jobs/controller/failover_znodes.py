@@ -91,7 +91,7 @@ def enable_features(control: Controllership, protocol: Protocol) -> None:
 
     From 2.7 on an absent or disabled znode becomes an enabled one; before, an absent znode is created disabled. Kafka
     would also disable an enabled one then. It is kept: brokers of that version never read it, and others do while a
-    cluster is upgraded. What cannot be decoded is left as it is.
+    cluster is upgraded. Entries that cannot be decoded are left unchanged.
     """
     znode = read(control.client, FEATURE)
     is_enabled = protocol >= FEATURES_SINCE

@@ -263,7 +263,7 @@ class MetadataReader:
         changes.requests = before != self.context.admin_requests
         if not changes.requests:
             return
-        # a moving partition was decided on by its request alone, so its reassignment continues once that is withdrawn
+        # a moving partition was decided on solely by its request, so its reassignment continues once that is withdrawn
         changes.partitions |= (asked_for - self.context.requested_partitions) & self.context.moving
         queued = self.context.topics_to_be_deleted
         for name, topic in list(self.context.topics.items()):
@@ -276,7 +276,7 @@ class MetadataReader:
                 self.undeleted_topics.add(name)
 
     def _read_requests(self) -> tuple[list[ZnodeRequest], list[EmptyRequest]]:
-        """Read the requests; where an ACL forbids that, nothing begins, and a topic that is being deleted stays so.
+        """Read the requests; if an ACL forbids that, nothing begins, and a topic that is being deleted stays so.
 
         Raise UnreadableError if the topics to be deleted were never read: a controller that takes over must not start
         replicas that brokers have deleted.

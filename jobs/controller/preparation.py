@@ -44,7 +44,7 @@ from schemas.rows import Key, Topic
 _PAST_COLUMNS: Final = ("topic", "partition", "snapshot_id", "topic_version", "leader", "partition_state", "vanished")
 
 RECONNECT_SECONDS: Final = 1.0
-"""Seconds until a standby tries again where no take-over had begun, for instance if ZooKeeper does not respond."""
+"""Seconds until a standby tries again if no take-over had begun, for instance if ZooKeeper does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class ControlOptions:
     standby: bool = False
     replace: bool = False
     metrics: tuple[str, int] | None = None
-    """Where metrics and health are served."""
+    """Address at which metrics and health are served; None if they are not."""
     listen: ListenConfig | None = None
-    """Where brokers' requests are received; None if they are not served."""
+    """Address and listeners for brokers' requests; None if they are not served."""
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ class Term:
 
 
 def ending(fields: dict[str, Any], line: str, code: ExitCode) -> CommandResult:
-    """Return how the process ended: a line on stdout, or a record where the log is JSON, as a collector expects it."""
+    """Return how the process ended: a line on stdout, or a record if the log is JSON, as a collector expects it."""
     if not is_json():
         return CommandResult(fields, line, exit_code=code)
     log(f"surveyor: {line}")

@@ -99,7 +99,7 @@ def module_logger(module: str) -> logging.Logger:
 def configure(
     level: LogLevel | None = None, log_format: LogFormat | None = None, *, cluster: str | None = None
 ) -> None:
-    """Set what is logged from now on, and how; None leaves a setting as it is."""
+    """Set what is logged from now on, and how; None leaves a setting unchanged."""
     if level is not None:
         LOGGER.setLevel(level.upper())
     _State.format = log_format or _State.format

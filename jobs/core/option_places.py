@@ -1,4 +1,4 @@
-"""Where the values of options come from: the command line, an environment variable, or the configuration file.
+"""Sources of the values of options: the command line, an environment variable, or the configuration file.
 
 Messages name that place, because the value has to be corrected there. It is stated once for a command; with several
 clusters, each has places of its own in the file.
@@ -45,7 +45,7 @@ def _places() -> Mapping[str, str]:
 
 
 def place_of(option: str) -> str:
-    """Return where an option's value comes from, for messages; by default the option.
+    """Return the source of an option's value, for messages; by default the option.
 
     >>> place_of("--warehouse"), place_of("--command-config")
     ('--warehouse (SURVEYOR_WAREHOUSE)', '--command-config')

@@ -56,7 +56,7 @@ def read_key_values(
 
 
 def on_executor(path: Path | None) -> Path | None:
-    """Return where a process of a Spark executor finds a file of the driver.
+    """Return the path at which a process of a Spark executor finds a file of the driver.
 
     That is the same path, or the executor's own folder if spark-submit has sent the file there with `--files`.
     """

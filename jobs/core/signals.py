@@ -87,7 +87,7 @@ def is_guarded() -> bool:
 def ignore_signals() -> None:
     """Ignore both signals from now on, because the command's result has been reported."""
     for number in SIGNALS:
-        with suppress(ValueError):  # in another thread handlers stay as they are
+        with suppress(ValueError):  # in another thread handlers stay unchanged
             signal.signal(number, signal.SIG_IGN)
 
 

@@ -1,4 +1,4 @@
-"""Facts of the cluster that decide which brokers may restart, as it is now or as a snapshot has it.
+"""Facts of the cluster that decide which brokers may restart, from its current state or from a snapshot.
 
 The default min.insync.replicas is requested from every broker first, and the cluster's metadata is read last.
 """
@@ -52,7 +52,7 @@ def brokers_with_replicas(view: ClusterView) -> set[int]:
 
 
 def read_facts(settings: Settings) -> RestartFacts:
-    """Read the cluster as it is now; raise UnreadableError if its source cannot be read."""
+    """Read the current state of the cluster; raise UnreadableError if its source cannot be read."""
     with settings.open_source() as source:
         with progress("asking brokers for min.insync.replicas"):
             brokers, broker_settings = source.read_broker_settings()

@@ -73,7 +73,7 @@ def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection
 def _changed_since_planned(
     change: Change, partition: CurrentPartition, registrations: PlannedRegistrations
 ) -> str | None:
-    """Return what changed since the plan, where nothing has a version."""
+    """Return the changes since the plan in a cluster without versions."""
     if not is_unversioned(change):
         return None
     planned, now = registrations.of(change), current_registration(partition)

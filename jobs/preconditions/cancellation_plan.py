@@ -120,7 +120,7 @@ def partitions_of(
 ) -> list[PartitionStatus]:
     """Return the status of each partition within its steps.
 
-    Two steps of a plan may lead to the same replicas. So the status of one step is found only within that step alone.
+    Two steps of a plan may lead to the same replicas. So the status of a step is found only within that step.
     """
     risk_of = partial(cancellation_risk, live=state.live, fewer_copies=fewer_copies)
     return [_partition_status(steps, partitions[steps[0].key], risk_of, state.deleting) for steps in steps_of_each]

@@ -98,7 +98,7 @@ def is_applied(change: Change, partition: CurrentPartition) -> bool:
 def is_other_topic(change: Change, topic: CurrentTopic) -> bool:
     """Return whether the topic of this name is another one than the change's.
 
-    A topic that was created again starts with version 0 again, so versions alone do not show it.
+    A topic that was created again starts with version 0 again, so versions do not suffice to detect it.
     """
     content = topic.content.value
     return topic.exists and (content is None or content.topic_id != change.topic_id)

@@ -20,7 +20,7 @@ class PlannedRegistrations:
     """State of a plan's partitions that its rows, which have no versions, do not contain."""
 
     eligible: Mapping[Key, list[int] | None] = field(default_factory=dict)
-    """Eligible leader replicas as planned, where they are known."""
+    """Eligible leader replicas as planned, if they are known."""
     first_waves: Mapping[Key, int] = field(default_factory=dict)
     """The wave of the first change of each partition."""
 
@@ -57,7 +57,7 @@ def is_unversioned(change: Change) -> bool:
 
 
 def current_registration(partition: CurrentPartition) -> PartitionRegistration | None:
-    """Return the whole state of a partition as it is now; None if it does not exist or is not understood."""
+    """Return the whole current state of a partition; None if it does not exist or is not understood."""
     try:
         assignment = partition.assignment
     except MalformedZnodeError:

@@ -93,7 +93,7 @@ def read_back(
 ) -> list[RowOutcome]:
     """Return the outcomes of accepted changes whose partitions show more than the request explains.
 
-    What changed between the last check and the request is found so, where nothing has a version.
+    What changed between the last check and the request is found this way if nothing has a version.
     """
     outcomes = []
     for change in changes:

@@ -73,7 +73,7 @@ def _about_log_dir(responses: pa.Table) -> Bools:
 
 
 def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerResponseRow]:
-    """Return the latest response of live brokers for each replica, where it reports a failed log dir.
+    """Return the latest response of live brokers for each replica, if it reports a failed log dir.
 
     Corresponds to `ControllerContext.replicasOnOfflineDirs`. Responses under an earlier broker epoch are ignored,
     because the broker has restarted since. The table is read at its current version, not at that of the snapshot; a

@@ -81,7 +81,7 @@ class Volume:
         return sum(wave.seconds(rate) for wave in self.waves)
 
     def json(self, rate: int | None) -> Row:
-        """Return the fields of the JSON output; null where no size or no rate is known."""
+        """Return the fields of the JSON output; null if no size or no rate is known."""
         seconds = [wave.seconds(rate) if rate and self.is_known else None for wave in self.waves]
         waves = [
             {name: getattr(wave, name) for name in ("wave", "replicas", "bytes", "unknown")} | {"seconds": time}

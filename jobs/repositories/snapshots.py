@@ -160,7 +160,7 @@ def rows_as_of(warehouse: Warehouse, snapshot: Snapshot, row: type[R], *filters:
 def live_brokers_as_of(warehouse: Warehouse, snapshot: Snapshot, *filters: Filter) -> list[Broker]:
     """Return the live brokers at a snapshot: those registered, without the fenced ones of a KRaft cluster.
 
-    Plans and health figures count on these alone.
+    Plans and health figures use only these.
     """
     return [row for row in rows_as_of(warehouse, snapshot, Broker, *filters) if row.is_live]
 
@@ -192,7 +192,7 @@ def table_as_of(
 def _partitions_by_history(warehouse: Warehouse, snapshot: Snapshot, filters: Sequence[Filter]) -> pa.Table:
     """Rebuild the partitions of a snapshot that pass all filters.
 
-    The history is read with filters on the key alone. Another one, such as on the state, would find an earlier row of a
+    The history is read with filters on the key only. Another one, such as on the state, would find an earlier row of a
     partition whose newest row does not pass it.
     """
     of_key = [condition for condition in filters if condition[0] in PARTITION]

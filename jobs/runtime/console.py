@@ -102,7 +102,7 @@ class LogLine(Protocol):
 
 
 def log(line: str, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:
-    """Log a line on stderr, by the logger of the calling module; `fields` are those of the JSON format alone."""
+    """Log a line on stderr, by the logger of the calling module; `fields` appear only in the JSON format."""
     _log(line, level, error, fields)
 
 

@@ -70,7 +70,7 @@ class ClusterOutcome:
     settings: Settings
     exit_code: ExitCode
     fields: Result
-    """The JSON object of the command on this cluster alone."""
+    """The JSON object of the command on this cluster only."""
     seconds: float
     steps: Sequence[Suggestion] = ()
 

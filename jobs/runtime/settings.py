@@ -53,7 +53,7 @@ CONTROLLER_ID: Final = 2147483647
 
 
 ADDRESS_OPTIONS: Final = {"zookeeper": ZOOKEEPER, "bootstrap_servers": BOOTSTRAP_SERVERS}
-"""Options that say where a cluster's metadata is, by the name of their setting; a cluster has one of them."""
+"""Options that name the source of a cluster's metadata, by the name of their setting; a cluster has one of them."""
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
 
@@ -123,9 +123,9 @@ class Settings:
     typed: Typed = field(default_factory=dict)
     """Options typed on the command line, which suggested commands repeat."""
     places: Mapping[str, str] = field(default_factory=dict)
-    """Where the values of options come from, for messages (`jobs.core.option_places`)."""
+    """Sources of the values of options, for messages (`jobs.core.option_places`)."""
     conf_section: str | None = None
-    """The section of the file that alone has the cluster's address, with --all."""
+    """The only section of the file with the cluster's address, with --all."""
 
     @property
     def for_people(self) -> bool:
@@ -184,7 +184,7 @@ class Settings:
 
     @property
     def address_option(self) -> str:
-        """Where the address of the cluster comes from, for messages."""
+        """Source of the cluster's address, for messages."""
         return place_of(ZOOKEEPER if self.conf.bootstrap_servers is None else BOOTSTRAP_SERVERS)
 
     @property
@@ -239,7 +239,7 @@ def load_conf(path: Path | None, name: str = "") -> Conf:
     """Read the TOML file; raise UsageError with the first error that concerns all of it.
 
     `name` is the file's name in messages: the option or variable, and the path. An error in the section of a cluster
-    concerns that cluster alone.
+    concerns only that cluster.
     """
     if path is None:
         return Conf()
@@ -291,7 +291,7 @@ def settings_from(
     log_format: LogFormat | None = None,
     typed: Typed | None = None,
 ) -> Settings:
-    """Merge options and file, and log as they say; for a `fleet`, the clusters come from the file alone."""
+    """Merge options and file, and log as they say; for a `fleet`, the clusters come only from the file."""
     sources = Sources(typed or {}, conf_path)
     conf = load_conf(conf_path, sources.conf_file)
     logs.configure(
@@ -458,7 +458,7 @@ def _refuse_single_cluster_options(typed: Typed) -> None:
 
 
 def _typed_for(cluster: str, typed: Typed) -> Typed:
-    """Return the options with which the same command line would concern one cluster of the fleet alone."""
+    """Return the options with which the same command line would concern only one cluster of the fleet."""
     rest = {name: words for name, words in typed.items() if name not in FLEET_OPTIONS}
     return {"cluster": ("--cluster", cluster), **rest}
 
@@ -475,7 +475,7 @@ class Sources:
 
     @property
     def conf_file(self) -> str:
-        """The configuration file and where its path comes from, for messages; by default the option."""
+        """The configuration file and the source of its path, for messages; by default the option."""
         if self.conf_path is None:
             return f"{CONF} ({VARIABLES[CONF]})"
         return f"{CONF if 'conf_path' in self.typed else VARIABLES[CONF]} {self.conf_path}"

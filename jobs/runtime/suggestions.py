@@ -86,7 +86,7 @@ def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
     >>> suggestion(settings, "see", "show", "brokers", "--now").command
     "surveyor show brokers --now --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
 
-    Where the command is refused, because the cluster has no ZooKeeper, say what to use instead:
+    If the command is refused because the cluster has no ZooKeeper, suggest the alternative:
 
     >>> kraft = Settings("default", "w", ClusterConf(bootstrap_servers="kafka1:9092"))
     >>> suggestion(kraft, "repair", "reconcile")  # doctest: +ELLIPSIS

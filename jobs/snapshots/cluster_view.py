@@ -94,7 +94,7 @@ class ClusterView:
 
     @property
     def throttle_warnings(self) -> list[str]:
-        """Where throttles may be set that are not known, by reason."""
+        """Places in which unknown throttles may be set, by reason."""
         unread = dict(self.unread_broker_configs)
         for topic, config in sorted(self.configs.items()):
             if config is None or any(config.get(name, "") is None for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS)):

@@ -184,7 +184,7 @@ def _counts(
     for column, noun in COUNTS.items():
         old, new = getattr(before, column), getattr(after, column)
         if old == 0 and new is None:
-            continue  # as without an authorizer, which alone lists ACLs: there was nothing to lose
+            continue  # as without an authorizer, and only an authorizer lists ACLs: there was nothing to lose
         if old is None or new is None:
             unknown.append(f"number of {noun} {'before' if old is None else 'after'}")
         elif old != new:

@@ -71,7 +71,7 @@ def take_snapshot(
 ) -> TakenSnapshot:
     """Take one snapshot of the cluster; `log` gets what the user should know of it.
 
-    `refuse` may raise an error for the cluster as it is; nothing is written then.
+    `refuse` may raise an error for the cluster's current state; nothing is written then.
     """
     with settings.open_source() as source:
         return take_snapshot_of(settings, source, log, refuse)

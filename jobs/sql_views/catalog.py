@@ -1,6 +1,6 @@
 """SQL that registers the tables by name, for Spark with a Hive metastore, for Unity Catalog and for Trino.
 
-The tables stay where they are: they are registered as external tables, and dropping one drops its name alone. Views in
+The tables stay where they are: they are registered as external tables, and dropping one drops only its name. Views in
 plain SQL show what is asked most. They are replaced with each run, so they follow the release.
 """
 
@@ -109,7 +109,7 @@ def refuse_invalid_name(schema: str, dialect: Dialect) -> None:
 
 
 def refuse_no_metastore(settings: Settings, metastore: str | None) -> None:
-    """Raise UsageError where Spark would keep the names in its own memory, or in a database in the current folder."""
+    """Raise UsageError if Spark would keep the names in its own memory, or in a database in the current folder."""
     conf_dir = os.environ.get("SPARK_CONF_DIR")
     if metastore or settings.remote or is_submitted() or (conf_dir and Path(conf_dir, "hive-site.xml").is_file()):
         return

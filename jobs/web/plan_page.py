@@ -198,7 +198,7 @@ def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterat
 
 
 def _commit_obstacles(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
-    """Return warnings if the plan cannot be committed as it is, or if its snapshot is outdated."""
+    """Return warnings if the plan cannot be committed in its current state, or if its snapshot is outdated."""
     row = plan.row
     if row.status in UNCOMMITTABLE:
         yield f"this plan is {row.status} and cannot be committed; plan again"

@@ -69,7 +69,7 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
 
     `live`: registered. `eligible`: registered and understood. `drained`: chosen as leader last. `electable`: eligible
     and not drained. `informed`: eligible, and receives LeaderAndIsr of every change. (A broker whose replicas a drain
-    stopped receives it only where it is in sync.)
+    stopped receives it only if it is in sync.)
     """
     mode = DRAIN_MODE if DRAIN_MODE in brokers.columns else "NULL"
     conditions = {

@@ -81,7 +81,7 @@ def change_columns(partitions: DataFrame, values: Mapping[str, str | Column]) ->
 
 
 def changes_in_sql(values: Mapping[str, str]) -> list[str]:
-    """Return the columns of CHANGES in SQL; columns that are not in `values` stay as they were."""
+    """Return the columns of CHANGES in SQL; columns that are not in `values` stay unchanged."""
     texts = {"plan_id": "NULL", **_UNCHANGED, **values}
     columns = ((field.name, field.dataType.simpleString()) for field in CHANGES)
     return [f"CAST({texts.get(name, name)} AS {kind}) AS {name}" for name, kind in columns]

@@ -66,7 +66,7 @@ def _broker() -> Column:
 
 
 def _partition() -> Column:
-    """Name the partition, or the topic alone; null without a topic."""
+    """Name the partition, or only the topic; null without a topic."""
     partition = sentence(reasons.PARTITION, topic=F.col("topic"), partition=F.col("partition"))
     return F.coalesce(partition, F.col("topic"))
 

@@ -126,7 +126,7 @@ def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
 
 
 def has_vanished() -> Column:
-    """Return whether a row of history marks a missing partition; rows of older versions mark it by the state alone."""
+    """Return whether a row of history marks a missing partition; rows of older versions mark it only by the state."""
     return F.expr(f"coalesce(vanished, partition_state <=> '{PartitionState.NON_EXISTENT}')")
 
 

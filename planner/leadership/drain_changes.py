@@ -168,7 +168,7 @@ def drain_rejections(
     broker_ids: Sequence[int],
     mode: DrainMode,
 ) -> DataFrame:
-    """Return one REJECTIONS row per partition on a drained broker that stays as it is."""
+    """Return one REJECTIONS row per partition on a drained broker that stays unchanged."""
     action = Action.REASSIGN if mode is DrainMode.ADMIN else Action.CONTROLLED_SHUTDOWN
     return (
         _with_verdicts(partitions, topics, brokers, broker_ids, mode)

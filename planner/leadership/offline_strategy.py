@@ -18,7 +18,7 @@ from schemas import reasons
 from schemas.enums import NO_LEADER
 
 RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
-"""An unclean leader starts RECOVERING, where brokers know of it."""
+"""An unclean leader starts RECOVERING if brokers know that state."""
 
 _ABSENT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {NO_BROKERS_SQL}))"
 

@@ -32,7 +32,7 @@ def _defer(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Colu
 def stable_partitions(candidates: DataFrame, history: DataFrame, first_snapshot: int, snapshot_id: int) -> DataFrame:
     """Return the partitions whose preferred replica was in the ISR in every snapshot of a range.
 
-    `candidates` has topic, partition, preferred. History has a row only where something changed, so the state at
+    `candidates` has topic, partition, preferred. History has a row only if something changed, so the state at
     `first_snapshot` is the last row up to it. A partition that did not exist then, or was not understood at some time,
     is not stable.
     """

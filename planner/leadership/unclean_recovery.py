@@ -1,8 +1,8 @@
 """Leaders for offline partitions: a clean leader if there is one, else the replica that by history has most data.
 
 Corresponds to `Election.leaderForOffline`, whose unclean part takes the first live replica. An unclean election is
-planned only where it is allowed; other partitions are rejections that name the candidates. A registered ISR member that
-is assigned and cannot be elected may hold the data, so no other replica is elected. A member that is not assigned can
+planned only if it is allowed; other partitions are rejections that name the candidates. A registered ISR member that is
+assigned and cannot be elected may hold the data, so no other replica is elected. A member that is not assigned can
 never lead; Kafka ignores it and elects another replica, so the reason names it. A missing state znode is created again
 from what history knows. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS, EVIDENCE and the allowed partitions. Out:
 CHANGES, REJECTIONS; `offline` holds the partitions for which evidence is needed.

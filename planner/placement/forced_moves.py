@@ -4,7 +4,7 @@ Corresponds to the moves that `--remove-brokers`, `--replace`, `--replication-fa
 partition gets as few moves as possible; with these it spans as many racks as possible, with as few replicas in one rack
 as possible. A rack may be lost only if all of its brokers are emptied or dead. A rack gets more replicas of a partition
 than any rack holds now only if the others have no room. In: a PlacementModel whose `after` equals `before`. Out:
-`after` with the required changes, and `min_racks` raised and `limit` lowered where a replica has to move anyway.
+`after` with the required changes, and `min_racks` raised and `limit` lowered if a replica must move anyway.
 `descent` makes the choice exact. `removal_order` decides which replica leaves if there is a choice; no later step
 brings it back in place of one in sync.
 """

@@ -188,7 +188,7 @@ class SizeFigures(Struct, frozen=True, kw_only=True):
 
 
 class PlanFigures(Struct, frozen=True, kw_only=True):
-    """Figures as they are stored; a plan of an older version lacks some, and one without weights those in bytes."""
+    """Figures as stored; a plan of an older version lacks some, a plan without weights lacks figures in bytes."""
 
     lower_bound: int = 0
     bound: str = ""
@@ -225,7 +225,7 @@ class CrowdedRacks(Struct, frozen=True, kw_only=True):
 
 
 def stored_figures(plan: PlanRecord) -> Figures:
-    """Return a plan's figures as they are stored; plans not made by the optimiser have none."""
+    """Return a plan's figures as stored; plans not made by the optimiser have none."""
     figures: Figures = plan.options.get("figures", {})
     return figures
 

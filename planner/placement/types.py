@@ -83,7 +83,7 @@ class Partitions:
 class PlacementGoal:
     """The goal in addition to emptying the `emptied` brokers.
 
-    `even`: move replicas until brokers are even, not only where they must move. `leaders`: reorder replicas until
+    `even`: move replicas until brokers are even, not only if they must move. `leaders`: reorder replicas until
     leaders are even, in partitions that get or lose a replica or, with `reorder`, in all that may change.
     `replacements`: (broker, its successor), used wherever the rules allow it. `replication_factor` keeps the preferred
     leader, unless other replicas must stay before it (`removal_order`). `onto`: only these brokers get replicas they
@@ -123,7 +123,7 @@ class LoadSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Placement:
-    """The result: new lists for every row (unchanged ones as they were), and their effects."""
+    """The result: new lists for every row (some unchanged), and their effects."""
 
     replicas: Ints
     changed: Ints

@@ -102,7 +102,7 @@ class Waves:
 def cut_into_waves(
     partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits
 ) -> Waves:
-    """Cut a placement into waves; changes of order alone come in the last wave, when all replicas are in sync."""
+    """Cut a placement into waves; changes of only the order come in the last wave, when all replicas are in sync."""
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
         raise PlacementError(f"at most {caps.moves_per_broker} moves per broker and wave: expected at least 1")
     rows = placement.changed

@@ -107,7 +107,7 @@ def unexplained_by_election(
 ) -> str | None:
     """Return what the election of this replica does not explain, once it was accepted: its epoch grows by one.
 
-    An unclean election leaves the new leader alone in the ISR, until others catch up.
+    An unclean election leaves only the new leader in the ISR, until others catch up.
 
     >>> before = PartitionRegistration([1, 2], [], [], 2, 5, [1, 2])
     >>> unexplained_by_election(before, before._replace(leader=1, leader_epoch=6), 1) is None

@@ -2,8 +2,8 @@
 
 Corresponds to what `KafkaController.process` does on its events, for all of them at once: a cycle sees the present
 state and not what has happened. Each rule decides for each partition; the first one in `Precedence` makes the change,
-and the others wait for the next cycle. No state is kept, so a cycle after a crash continues from the cluster as it is.
-In: the tables, of all partitions or of those to be decided on. Out: DECISIONS and DELETIONS.
+and the others wait for the next cycle. No state is kept, so a cycle after a crash continues from the cluster's current
+state. In: the tables, of all partitions or of those to be decided on. Out: DECISIONS and DELETIONS.
 """
 
 from dataclasses import dataclass

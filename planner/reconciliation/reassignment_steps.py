@@ -1,8 +1,8 @@
-"""The steps of a reassignment: one step in each cycle, derived from the znodes alone.
+"""The steps of a reassignment: one step in each cycle, derived only from the znodes.
 
 Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455. In an example from [1,2,3] to
 [3,4,5], a request first assigns the target and the former replicas together, at the next leader epoch (START). Once the
-target is in sync, a replica of the target leads, and the ISR is the target alone (NARROW). Once the leaving replicas
+target is in sync, a replica of the target leads, and the ISR is only the target (NARROW). Once the leaving replicas
 have stopped, only the target is assigned (END), and the request is withdrawn. Each step raises the leader epoch,
 because leaders accept an assignment only with a later one.
 

@@ -54,7 +54,7 @@ def change_of(
     action: Action,
     **values: Any,  # noqa: ANN401 - columns of a change
 ) -> Change:
-    """Make the change of a partition; what `values` do not name stays as it is."""
+    """Return the change of a partition; columns that `values` do not name stay unchanged."""
     isr, leader, epoch = row.isr, row.leader, row.leader_epoch
     columns: dict[str, Any] = {
         "replicas_after": row.replicas,

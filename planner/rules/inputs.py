@@ -28,7 +28,7 @@ class BrokerSets:
 
     `live`: registered, understood or not. `eligible`: registered and understood. `drained`: chosen as leader last.
     `electable`: eligible and not drained. `informed`: eligible, and receives LeaderAndIsr of every change. (A broker
-    whose replicas a drain stopped receives it only where it is in sync.) `failed`: log dir of the partition failed.
+    whose replicas a drain stopped receives it only if it is in sync.) `failed`: log dir of the partition failed.
     """
 
     live: frozenset[int]
@@ -89,7 +89,7 @@ class ControllerConfig:
     """Broker configs that the controller's rules depend on."""
 
     unclean_election: bool = False
-    """Whether unclean elections are allowed where the topic does not say: only if every broker is known to allow them.
+    """Whether unclean elections are allowed if the topic does not set it: only if every broker is known to allow them.
     """
     unclean_state: int | None = RECOVERING
     """The recovery state after an unclean election; None if a broker is known to use a protocol without it."""

@@ -28,8 +28,8 @@ def offline_election(row: PartitionInfo, brokers: BrokerSets, *, unclean_allowed
     """Elect a leader in place of one that is gone (`offlinePartitionLeaderElection`); None if no replica can lead.
 
     The first replica in sync leads, and the ISR keeps its live members. Without one, and if unclean elections are
-    allowed, the first live replica leads alone, unless an assigned member of the ISR is registered: it may hold the
-    data although its registration is not understood.
+    allowed, the first live replica leads and is the only ISR member, unless an assigned member of the ISR is
+    registered: it may hold the data although its registration is not understood.
     """
     isr = row.isr or []
     clean = brokers.first_choice(among(row.replicas, isr))

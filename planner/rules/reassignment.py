@@ -113,8 +113,9 @@ def reassignment(  # noqa: PLR0913 - what a step depends on
 
     `requested`: the replicas that a request names. `stopped`: brokers that have stopped their replica at the present
     leader epoch. `is_resident`: the controller waits for leaving replicas to stop, and asks them again. `resumes`: the
-    controller has just taken over. The former controller may have sent the leader the target alone. A leader whose
-    target is not in sync is therefore sent all replicas again, at the next leader epoch (phase A of Kafka's fail-over).
+    controller has just taken over. The former controller may have sent the leader only the target replicas. A leader
+    whose target is not in sync is therefore sent all replicas again, at the next leader epoch (phase A of Kafka's
+    fail-over).
     """
     if row is None:
         is_unread = topic is not None and not topic.understood

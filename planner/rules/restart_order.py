@@ -113,7 +113,8 @@ def _waves_of_rack(
 def _fits(wave: set[int], needs: Sequence[InSyncNeed], margin: int) -> bool:
     """Return whether a broker with these partitions may restart together with a wave.
 
-    A broker that hurts a partition even alone shares a wave only with brokers that have no replica of it.
+    A broker whose restart affects a partition even on its own shares a wave only with brokers that have no replica of
+    it.
     """
     for need in needs:
         others = len(need.replicas & wave)

@@ -15,7 +15,7 @@ from schemas.enums import NO_LEADER
 
 
 def crowding(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
-    """The largest number of these replicas in one rack; brokers without one count alone.
+    """Return the largest number of these replicas in one rack; a broker without a rack counts as its own rack.
 
     >>> crowding([1, 2, 9], {1: "a", 2: "a"}), crowding([8, 9], {})
     (2, 1)

@@ -5,7 +5,7 @@ broker last. The result is compared with the cluster after the elections due now
 is not newly offline. Topics queued for deletion are left out. A partition that is not understood keeps its leader.
 
 The effect on a partition depends only on which of its own brokers are lost, so it is computed for parts of a scenario:
-no broker lost, each broker (or rack) alone, and both of a pair. In: PARTITIONS, TOPICS, BROKERS,
+no broker lost, each single broker (or rack), and both of a pair. In: PARTITIONS, TOPICS, BROKERS,
 BROKER_CONFIGS. Out: WHATIF.
 """
 
@@ -230,7 +230,7 @@ def _with_parts(partitions: DataFrame, scenarios: DataFrame, lose: FailureScenar
     """Return one row per partition and each part with one of its `members`, and one row with no broker lost.
 
     `lost_brokers` are those of a part, and `sign` its weight. A pair has the impact of both brokers together,
-    minus the impact of each alone, so the sum over the parts of a scenario is the impact of the scenario.
+    minus the impact of each single broker, so the sum over the parts of a scenario is the impact of the scenario.
     """
     if lose is FailureScenario.PAIRS:
         return _with_pairs(partitions)
@@ -248,7 +248,7 @@ def _with_parts(partitions: DataFrame, scenarios: DataFrame, lose: FailureScenar
 
 
 def _with_pairs(partitions: DataFrame) -> DataFrame:
-    """Return the parts of pairs: no broker, each of a partition's members alone, and any two of them."""
+    """Return the parts of pairs: no broker, each single member of a partition, and any two of them."""
     one, other = F.col("one"), F.col("other")
     onwards = F.slice("members", F.array_position("members", one).cast("int"), F.size("members"))
     part = F.when(one.isNull(), no_brokers()).otherwise(F.array_distinct(F.array(one, other)))

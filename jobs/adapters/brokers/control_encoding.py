@@ -62,7 +62,7 @@ class ControlBatch:
 
     @property
     def addressed_brokers(self) -> set[int]:
-        """Brokers that get LeaderAndIsr or StopReplica, and not UpdateMetadata alone."""
+        """Brokers that get LeaderAndIsr or StopReplica, and not only UpdateMetadata."""
         return {broker for notice in self.notices if notice.api != UPDATE_METADATA for broker in notice.brokers}
 
     @property
@@ -319,7 +319,7 @@ def as_uuid(topic_id: str | None) -> uuid.UUID | None:
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:
-    """Return a topic id as it is in ZooKeeper.
+    """Return a topic id as in ZooKeeper.
 
     >>> topic_id_text(uuid.UUID("00000000-0000-0000-0000-000000000002"))
     'AAAAAAAAAAAAAAAAAAAAAg'

@@ -106,7 +106,7 @@ def read_replica_sizes(
 ) -> tuple[dict[int, ReplicaSizes], dict[int, str]]:
     """Ask brokers for their replicas of the `partitions` given by broker id; return results and reasons by broker id.
 
-    A replica that does not exist yet is in neither map; the end offset may be missing where the size is known.
+    A replica that does not exist yet is in neither map; the end offset may be missing although the size is known.
     """
 
     def question(ask: Ask, broker: Broker) -> ReplicaSizes:

@@ -57,7 +57,7 @@ KAFKA_DEFAULTS: Final[BrokerSettings] = {
     "unclean.leader.election.enable": "false",
     "zookeeper.session.timeout.ms": "18000",
 }
-"""The settings that are stored, with the defaults of Kafka 2.5 to 3.9; null where the default depends on others.
+"""The settings that are stored, with the defaults of Kafka 2.5 to 3.9; null if the default depends on others.
 
 They are assumed only for brokers that do not report them. Kafka 2.4 has other defaults of replica.lag.time.max.ms
 (10000) and zookeeper.session.timeout.ms (6000).

@@ -1,7 +1,7 @@
 """The interface of a connection to a cluster that plans change: its current state, and its lease.
 
 Two implementations exist, `jobs.adapters.cluster_connections.zookeeper` and `jobs.adapters.cluster_connections.kraft`.
-Code that asks Kafka's controller to carry plans out uses this interface alone and does not distinguish them. What only
+Code that asks Kafka's controller to carry plans out uses only this interface and does not distinguish them. What only
 ZooKeeper has, such as the controllership, is reached through `zookeeper_session`, which a cluster without ZooKeeper
 refuses.
 """

@@ -1,1 +1,1 @@
-"""Delta tables: read and written without a JVM by deltalake, and by Spark where they grow with the cluster."""
+"""Delta tables: read and written without a JVM by deltalake, and by Spark if they grow with the cluster."""

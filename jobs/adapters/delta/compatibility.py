@@ -5,7 +5,7 @@ release 0.1.0, whose version is 1. The next command that writes all tables upgra
 (`Warehouse.ensure_tables`), by adding nullable columns. Tables of a later version are refused, because columns unknown
 here may have changed the meaning of the others.
 
-Spark and Arrow read the files that deltalake names as they are. They would misread a table in which Delta renames
+Spark and Arrow read the files that deltalake names unchanged. They would misread a table in which Delta renames
 columns or marks rows of a file as deleted, so such tables are refused, too.
 """
 

@@ -46,7 +46,7 @@ def read_where(
 ) -> pa.Table:
     """Read the rows that pass all filters; there must be at least one filter.
 
-    Keys of the maps `encoded_maps` stay dictionary-encoded, which takes a third of the time where there are millions.
+    Keys of the maps `encoded_maps` stay dictionary-encoded, which takes a third of the time for millions of rows.
     """
     # the import includes pandas and takes a quarter of a command's start
     from pyarrow.dataset import FileSystemDataset, ParquetReadOptions  # noqa: PLC0415

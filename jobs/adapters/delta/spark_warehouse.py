@@ -150,7 +150,7 @@ class SparkWarehouse:
             WHEN MATCHED AND s.{vanished} THEN DELETE
             WHEN MATCHED THEN UPDATE SET {updates}
             WHEN NOT MATCHED AND NOT s.{vanished} THEN INSERT ({", ".join(names)}) VALUES ({values})
-        """  # noqa: S608 - columns, paths and names, each quoted where it could be anything
+        """  # noqa: S608 - columns, paths and names, each quoted if it could be anything
         return self._commit(table, lambda: self.spark.sql(sql, changed=changed))
 
     def _commit(self, table: str, write: Callable[[], object]) -> int:

@@ -32,7 +32,7 @@ def require_conditional_writes(warehouse: str) -> None:
         _write_to_hdfs(warehouse, name)
         return
     try:
-        # obstore reads AWS_ALLOW_HTTP alone
+        # obstore reads only AWS_ALLOW_HTTP
         store = from_url(warehouse, client_options={"allow_http": True} if allows_http(os.environ) else None)
         put(store, name, b"first", mode="create")
     except (BaseError, OSError) as error:

@@ -429,7 +429,7 @@ class Warehouse:
         self._commit(table, lambda delta: delta.update(predicate=predicate, updates=updates))
 
     def _own(self, where: str) -> str:
-        """Return the condition `where` for the cluster's rows alone."""
+        """Return the condition `where`, restricted to the cluster's rows."""
         return f"cluster = {quoted(self.cluster)} AND ({where})"
 
     def _commit(

@@ -187,7 +187,7 @@ class WarehouseLease:
         return self._read_at.version() == version
 
     def _transform(self, make: Callable[[pa.Table], pa.Table]) -> None:
-        """Replace the rows of leases of this kind by the result of `make`; the other kind's row stays as it is."""
+        """Replace the rows of leases of this kind by the result of `make`; the other kind's row stays unchanged."""
         self._read_at = None
 
         def transformed(rows: pa.Table) -> pa.Table:

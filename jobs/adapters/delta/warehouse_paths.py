@@ -67,7 +67,7 @@ _CREDENTIALS: Final = {
     "abfss": _AZURE,
     HDFS: "HADOOP_USER_NAME, or a Kerberos ticket",
 }
-"""Where credentials come from, by scheme."""
+"""Sources of credentials, by scheme."""
 
 ACCESS_DENIED: Final = "access is denied: the role or the keys need to list, read, write and delete objects there"
 
@@ -164,7 +164,7 @@ _CAUSE: Final = re.compile("\u21b3\\S* *([^\u21b3]+)")
 """A cause in an error of deltalake, which has a line for each; the last one is the innermost."""
 
 _DELTALAKE_ENDPOINT: Final = "AWS_ENDPOINT"
-"""A variable with that address which deltalake alone reads, in an order with AWS_ENDPOINT_URL that is not defined."""
+"""A variable with that address that only deltalake reads; whether it or AWS_ENDPOINT_URL wins is undefined."""
 
 
 def _refuse_invalid_s3_endpoint(shown: str, environment: Mapping[str, str]) -> None:

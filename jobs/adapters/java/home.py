@@ -1,6 +1,6 @@
 """Find the Java that runs Spark, the embedded servers and Ivy.
 
-JAVA_HOME decides where it is set, as it does for Spark itself; otherwise the `java` on PATH.
+JAVA_HOME decides if it is set, as it does for Spark itself; otherwise the `java` on PATH.
 Spark 4 needs at least 17; Kafka 3.9 with ZooKeeper is released for nothing newer than 21.
 """
 

@@ -161,7 +161,7 @@ class KerberosLogin:
         return next((self._failures[host] for host in hosts if host in self._failures), None)
 
     def _code(self, error: "GSSError") -> int:
-        """Return the error code of MIT's library, as it is in krb5.h."""
+        """Return the error code of MIT's library, as in krb5.h."""
         import gssapi  # noqa: PLC0415 - an extra
 
         if isinstance(error, gssapi.exceptions.ExpiredCredentialsError):

@@ -108,8 +108,8 @@ class KRaftTopicReading:
 def list_topics(session: Session) -> tuple[list[str], bool]:
     """Return the names of all topics, and whether those are included that this client may not describe.
 
-    ListConfigResources returns all names alone, to a client with DESCRIBE_CONFIGS on the cluster. Otherwise they are
-    taken from Metadata, which also returns all partitions.
+    ListConfigResources returns all names, and nothing else, to a client with DESCRIBE_CONFIGS on the cluster. Otherwise
+    they are taken from Metadata, which also returns all partitions.
     """
     request = ListConfigResourcesRequest(resource_types=[ConfigResourceType.TOPIC.value], min_version=_OF_ALL_TYPES)
     try:

@@ -1,4 +1,4 @@
-"""The sender of a request, where it came in, and the interface of a handler."""
+"""The sender of a request, the listener at which it arrived, and the interface of a handler."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -11,12 +11,12 @@ ApiMessage = Any
 
 @dataclass(frozen=True, slots=True)
 class ServerListener:
-    """Where requests come in."""
+    """The listener at which requests arrive."""
 
     protocol: str
     """Its security protocol."""
     clients_of: str | None = None
-    """Name of the brokers' listener for clients that this one stands for; None where brokers send their requests."""
+    """Name of the brokers' listener for clients that this one stands for; None for the brokers' own listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ApiHandler(Protocol):
     def redirected_apis(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
         """Return the APIs that only brokers answer, and that clients may ask any broker.
 
-        They are listed, because a client asks no other broker after it has found an API missing. Where they are not
+        They are listed, because a client asks no other broker after it has found an API missing. If they are not
         relayed, a request ends the connection, and the client asks another broker.
         """
 

@@ -136,7 +136,7 @@ class Relay:
     """Passes requests to a broker on a connection of its own, which is opened with the first request.
 
     Clients that see the controller among the live brokers ask it for metadata, coordinators and configs, which any
-    broker can answer (`KafkaApis`). The correlation id is the client's, so a response is passed on as it is.
+    broker can answer (`KafkaApis`). The correlation id is the client's, so a response is passed on unchanged.
     """
 
     address: tuple[str, int]

@@ -28,7 +28,7 @@ FEW_CONNECTIONS: Final = 200
 """Number of connections below which brokers may take turns; it is reported at the start."""
 
 CLIENT_SHARE: Final = 0.5
-"""Share of the connections that is for clients, if there is a listener for them alone; brokers have the others."""
+"""Share of the connections that is for clients, if there is a listener only for them; brokers have the others."""
 
 RESERVED_FILES: Final = 512
 """Open files that connections leave to the process, for ZooKeeper, the brokers and the tables."""

@@ -115,7 +115,7 @@ class Binding:
     advertised_port: int
     """0 if the port is chosen when it is bound, as in tests."""
     listener: str | None = None
-    """Name of the brokers' listener whose clients connect here; None where brokers send their requests."""
+    """Name of the brokers' listener whose clients connect here; None for the address of brokers' requests."""
     security: Security = field(default=Security(), repr=False)
 
     @property

@@ -58,7 +58,7 @@ class Header(NamedTuple):
 def read_header(data: bytes, versions: Mapping[int, tuple[int, int]]) -> Header:
     """Read the header of a request; raise MalformedRequestError unless its API and version are among `versions`.
 
-    An unsupported version of ApiVersions is returned as it is: it gets an answer. Its client id is not read.
+    An unsupported version of ApiVersions is returned unchanged: it gets an answer. Its client id is not read.
     """
     try:
         api_key, version, correlation_id = unpack_from(">hhi", data)

@@ -52,7 +52,7 @@ class RequestServer:
     warnings: ClientWarnings = field(default_factory=ClientWarnings)
     _for_brokers: ConnectionContext = field(init=False)
     _for_clients: ConnectionContext = field(init=False)
-    """Of listeners for clients alone: however many there are, they take no connection and no time from brokers."""
+    """Of listeners only for clients: however many there are, they take no connection and no time from brokers."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: Thread | None = None
     _servers: list[asyncio.Server] = field(default_factory=list)

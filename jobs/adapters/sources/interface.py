@@ -1,7 +1,7 @@
 """The interface of a metadata source: what snapshots and live views read, wherever a cluster keeps it.
 
 Two implementations exist, `jobs.adapters.sources.zookeeper` and `jobs.adapters.sources.kraft`. Code that reads a
-cluster uses this interface alone and does not distinguish them. A fact that a source does not have is null.
+cluster uses only this interface and does not distinguish them. A fact that a source does not have is null.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ class DriverReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveReading:
-    """A cluster, or one topic of it, as it is now."""
+    """The current state of a cluster, or of one of its topics."""
 
     metadata: ClusterMetadata
     configs: Mapping[str, TopicOverrides]
@@ -118,7 +118,7 @@ class ReadingEnd:
 
 
 class ClusterSource(Protocol):
-    """Where a cluster's metadata is read from; `str` gives its address."""
+    """The source of a cluster's metadata; `str` gives its address."""
 
     @property
     def medium(self) -> str:

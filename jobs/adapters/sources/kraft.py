@@ -333,7 +333,7 @@ def _default_rates(session: Session) -> dict[str, str | None] | str:
 
 
 def own_rates(ask: Ask, broker: Broker) -> dict[str, str]:
-    """Return the throttle rates that are set for one broker alone."""
+    """Return the throttle rates that are set for one broker only."""
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(broker.broker_id), [*RATES])])
     (result,) = ask(request).results
     if result.error_code != NO_ERROR:

@@ -181,7 +181,7 @@ def read_cluster(client: KazooClient) -> ClusterState:
 
 
 def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None:
-    """Quarantine znodes that only Kafka reads, and notifications with invalid names, where they stop its controller."""
+    """Quarantine znodes that only Kafka reads, and notifications with invalid names, if they stop its controller."""
     notifications = [
         f"{folder}/{name}"
         for folder in (ISR_CHANGES, LOG_DIR_EVENTS)

@@ -1,8 +1,8 @@
 """The address of a ZooKeeper ensemble, and the security of connections to it: TLS, SASL, Kerberos and digest.
 
 Only the path of the configuration file (`--zookeeper-config`) is kept until a connection is made: the content of the
-file is never an argument and never goes into a table or a message. Keys have the names of client.properties, where that
-has them.
+file is never an argument and never goes into a table or a message. Keys have the names of client.properties, if it has
+them.
 """
 
 from dataclasses import dataclass

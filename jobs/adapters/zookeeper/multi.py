@@ -1,6 +1,6 @@
 """The operations of a multi as values (check, create, set and delete), and their translation to kazoo's operations.
 
-Code that decides what to write returns these values and needs no server, so it can be tested alone. Paths are
+Code that decides what to write returns these values and needs no server, so it can be tested separately. Paths are
 relative to the chroot.
 """
 

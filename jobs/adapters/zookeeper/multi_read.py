@@ -1,4 +1,4 @@
-"""Bulk reads: multiRead (op code 22) where the server supports it, otherwise pipelined single reads.
+"""Bulk reads: multiRead (op code 22) if the server supports it, otherwise pipelined single reads.
 
 ZooKeeper 3.6 and later execute a multi of getData or getChildren operations and return data and Stat, children, or an
 error for each. Older servers return UNIMPLEMENTED and close the connection. Each ensemble is therefore probed once,
@@ -201,7 +201,8 @@ def _batches(
 ) -> Iterator[tuple[Sequence[str], Any]]:
     """Read all paths with a few requests in flight; yield each request's paths and replies.
 
-    The first request is sent alone, because a server without multiRead loses the requests right behind it.
+    The first request is sent with no other in flight, because a server without multiRead loses the requests right
+    behind it.
     """
     window: deque[_Pending] = deque()
     start, size, in_flight, many = 0, FIRST_BATCH_ZNODES, 1, supports_multi_read(client)

@@ -1,8 +1,9 @@
 """The znodes through which a commit submits its plan to the resident controller (`surveyor control`).
 
 /surveyor/control is ephemeral and belongs to the session that owns /controller. /surveyor/plans/PLAN is ephemeral,
-belongs to the session of the commit, and gets the controller's result. Neither znode is trusted alone: a session
-without /controller is not the controller, and a plan is executed only if the commit recorded it in the warehouse.
+belongs to the session of the commit, and gets the controller's result. Neither znode is trusted without the other: a
+session without /controller is not the controller, and a plan is executed only if the commit recorded it in the
+warehouse.
 """
 
 from typing import Final

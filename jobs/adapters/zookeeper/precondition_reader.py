@@ -1,7 +1,7 @@
 """Reads from ZooKeeper what the rows of a plan depend on, for `jobs.preconditions`.
 
 If an ACL forbids reading a znode, only the values that depend on it are unknown (`read_permitted`). Nothing here calls
-`sync`: callers do, where what they read must not be older than the call.
+`sync`: callers do, if the data must not be older than the call.
 """
 
 import re

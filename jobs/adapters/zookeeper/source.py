@@ -74,7 +74,7 @@ READ: Final = StructType(
 ZNODES: Final = StructType(
     [
         StructField("path", StringType(), metadata={"comment": "from the chroot"}),
-        StructField("data", BinaryType(), metadata={"comment": "as it is; null where a znode has none"}),
+        StructField("data", BinaryType(), metadata={"comment": "unchanged; null if a znode has none"}),
         StructField("version", IntegerType(), metadata={"comment": "number of times its data was set"}),
         StructField("czxid", LongType(), metadata={"comment": "transaction that created it"}),
         StructField("mzxid", LongType(), metadata={"comment": "transaction that last set its data"}),

@@ -1,7 +1,7 @@
 """Requests that any broker can answer, from clients whose requests cannot be relayed to a broker.
 
-With TLS, SASL or an authorizer a broker would take the client for this process. Only a request for the brokers alone is
-handled here; admin clients send it to each node to which they connect. The others end the connection, and the client
+With TLS, SASL or an authorizer a broker would take the client for this process. Only a request for just the brokers
+is handled here; admin clients send it to each node to which they connect. The others end the connection, and the client
 asks another broker: an error in a response would be the result, and an API that is missing would end the client
 (`KafkaAdminClient.Call.fail`, `NetworkClient.handleServerDisconnect`).
 """

@@ -22,7 +22,7 @@ _BROKER: Final = 4
 """Type of a resource (`ConfigResource.Type`)."""
 
 _DELETE: Final = 1
-"""`AlterConfigOp.OpType`: reset to the default, which changes nothing where nothing is set."""
+"""`AlterConfigOp.OpType`: reset to the default, which changes nothing if nothing is set."""
 
 _NO_SETTINGS: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_CONTROLLER_SETTINGS.render())
 _OTHER: Final = ApiError(AdminError.INVALID_REQUEST, reasons.OTHER_RESOURCES.render())

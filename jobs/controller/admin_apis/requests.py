@@ -104,7 +104,7 @@ class AdminApiContext:
     listener: str | None = None
     """Name of the brokers' listener for clients at which this client asks."""
     endpoints: Callable[[], Sequence[Endpoint]] = tuple
-    """Where brokers and clients see us, under the names of their listeners."""
+    """Endpoints at which brokers and clients see us, under the names of their listeners."""
     cluster_id: str | None = None
     ended: Event = field(default_factory=Event)
     """Set when the controllership has ended: no cycle will do what is waited for."""

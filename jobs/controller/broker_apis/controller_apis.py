@@ -127,7 +127,7 @@ class ActiveController:
 
     @property
     def _broker_listeners(self) -> set[str | None]:
-        """The plain-text listeners at which brokers see us, without those that are for clients alone."""
+        """The plain-text listeners at which brokers see us, without those that are only for clients."""
         plain = {endpoint.listener for endpoint in self.endpoints() if endpoint.security_protocol == PLAINTEXT}
         return plain - {*self.client_listeners}
 
@@ -174,18 +174,18 @@ class ControllerApis:
     def versions(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
         """Return the APIs that are served, with their first and last version; `refusal_of` refuses some of them.
 
-        Where clients of a listener of their own connect, no ISR can be changed and no broker shut down.
+        At a separate listener of clients, no ISR can be changed and no broker shut down.
         """
         return ADMIN_VERSIONS if listener.clients_of else {**VERSIONS, **ADMIN_VERSIONS}
 
     def relay_to(self, listener: ServerListener) -> tuple[str, int] | None:
-        """Return a live broker's address, where the controller is seen by clients of a plain-text listener."""
+        """Return the address of a live broker for clients of a plain-text listener; None for others."""
         with self._lock:
             active = self._active
         return None if active is None or listener.protocol != PLAINTEXT else active.relay_address(listener)
 
     def conditional_apis(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs for settings, and that for the brokers where nothing is relayed."""
+        """Return the APIs for settings, and the API for the brokers if nothing is relayed."""
         if _serves_brokers_only(listener):
             return {}
         with self._lock:
@@ -198,7 +198,7 @@ class ControllerApis:
         return {} if _serves_brokers_only(listener) else REDIRECTED_VERSIONS
 
     def handles(self, api_key: int, request: ApiMessage) -> bool:
-        """Return whether a request for settings is about the controller, or one for metadata about brokers alone."""
+        """Return whether a request for settings is about the controller, or one for metadata about brokers only."""
         with self._lock:
             active = self._active
         if active is None:

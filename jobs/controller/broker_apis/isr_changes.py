@@ -72,7 +72,7 @@ class IsrChanges:
     def refresh_states(self, keys: Collection[Key]) -> None:
         """Bring the context up to date on these partitions, right before they are decided on.
 
-        Where leaders leave ISRs to this process, it writes all states itself: only what the ISR writer has written
+        If leaders leave ISRs to this process, it writes all states itself: only what the ISR writer has written
         since is missing. If another client has changed a state, the multi is refused by its version, and
         the state is read. Otherwise leaders write ISRs themselves and notify seconds later. The states that a plan
         writes arrive batch by batch.

@@ -65,7 +65,7 @@ def commit_admin(
     throttler: ConfigAdmin | None = None,
     report: Report,
 ) -> None:
-    """Request the pending changes, record the outcomes, and wait where the next wave or a throttle needs it.
+    """Request the pending changes, record the outcomes, and wait if the next wave or a throttle needs it.
 
     `throttler` is the Admin API; None if no throttle must be set or removed. Raise RefusedError if other
     reassignments are in the way, and StillRunningError if the time to wait is over or the user interrupts; requested

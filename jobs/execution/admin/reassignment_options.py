@@ -69,7 +69,7 @@ class ReassignmentOptions:
 
     via: Via = Via.ADMIN
     throttle: int | None = None
-    """Bytes a second; None leaves the throttle as it is."""
+    """Bytes a second; None leaves the throttle unchanged."""
     wait: bool = False
     """Also wait for the last wave."""
     max_wait: float | None = None

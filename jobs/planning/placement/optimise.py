@@ -151,7 +151,7 @@ def evaluate_targets(tables: PlanningTables, rows: pa.Table, caps: WaveLimits, *
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Solution:
-    """A placement with the names of its rows; `barred` are requested rows that stay as they are."""
+    """A placement with the names of its rows; `barred` are requested rows that stay unchanged."""
 
     cluster: NamedPartitions
     brokers: Brokers
@@ -175,7 +175,7 @@ class _Solution:
 def _place(
     brokers: Brokers, cluster: NamedPartitions, goal: PlacementGoal, concerned: Bools
 ) -> tuple[Placement, list[PlacementError]]:
-    """Place what can be placed; also return the errors of the partitions that stay where they are.
+    """Place what can be placed; also return the errors of the partitions that are not moved.
 
     Raise RefusedError if no partition of the request can be placed.
     """
@@ -284,7 +284,7 @@ def _concerned(partitions: Partitions, request: PlacementRequest) -> Bools:
 
 
 def target_rows(cluster: NamedPartitions, placement: Placement, planned: Waves, barred: Ints) -> pa.Table:
-    """Return the targets of each wave, and requested partitions that may not change, as they are."""
+    """Return the targets of each wave, and the requested partitions that may not change, unchanged."""
     reasons = pa.array(placement.reasons, pa.string()).take(pa.array(np.searchsorted(placement.changed, planned.row)))
     stay = _table(cluster, barred, cluster.partitions.replicas[barred], np.zeros_like(barred), [""] * len(barred))
     return pa.concat_tables([_table(cluster, planned.row, planned.after.T, planned.wave, reasons), stay])

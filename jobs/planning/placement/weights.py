@@ -84,7 +84,7 @@ class Weights:
         if assumed:
             tables.log(
                 f"surveyor: {assumed} of {len(weights)} partitions have no size; each counts as the mean of its topic, "
-                "or of all where its topic has none",
+                "or of all if its topic has none",
             )
         origin = {"source": "table" if self.file is None else "file", "digest": digest(weights, cluster.partitions)}
         weighed = replace(cluster, partitions=replace(cluster.partitions, weights=weights))

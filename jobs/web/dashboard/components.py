@@ -1,7 +1,7 @@
 """Components of the dashboard's pages: tables with a search box, charts, and escaped text.
 
 Streamlit interprets many texts as Markdown. A name in a cluster must not become a link or an external image, so names
-are escaped or shown where Markdown is not interpreted: in cells, charts and `st.text`.
+are escaped or shown without Markdown: in cells, charts and `st.text`.
 """
 
 import re

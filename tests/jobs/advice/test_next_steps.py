@@ -116,8 +116,8 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         {"leader_outside_isr": 2},
         {},
         (
-            "2 partitions led by a broker outside the ISR: Kafka leaves that as it is; a preferred election ends it "
-            "where the preferred replica is in the ISR, else a restart of the leader's broker"
+            "2 partitions led by a broker outside the ISR: Kafka does not change that; a preferred election ends it "
+            "if the preferred replica is in the ISR, else a restart of the leader's broker"
         ),
         None,
     ),
@@ -279,7 +279,7 @@ def test_a_state_that_no_controller_may_overwrite_is_named() -> None:
     assert steps(replace(WELL, named={"last_epoch": ["a-b-3"]})) == [
         Suggestion(
             f"{path} has controller epoch 2147483646, the last one, and is not overwritten by any controller; write it "
-            "again as it is, but with controller_epoch 7",
+            "again unchanged except for controller_epoch 7",
             zookeeper_shell=f"get {path}",
         )
     ]

@@ -115,12 +115,12 @@ def test_each_fault_by_itself(spark: SparkSession) -> None:
 TWO_SITES: Final = dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b")
 # brokers that may hold replicas, current, target, the fault
 CROWDED: Final[list[tuple[AbstractSet[int] | None, list[int], list[int], str | None]]] = [
-    (None, [1, 2, 4, 5], [1, 2, 3, 4], "most replicas in one rack 2 → 3: [a, a, a, b], where 2 can be"),
-    (None, [1, 2, 4, 5], [1, 4, 5, 6], "most replicas in one rack 2 → 3: [a, b, b, b], where 2 can be"),
+    (None, [1, 2, 4, 5], [1, 2, 3, 4], "most replicas in one rack 2 → 3: [a, a, a, b]; the minimum is 2"),
+    (None, [1, 2, 4, 5], [1, 4, 5, 6], "most replicas in one rack 2 → 3: [a, b, b, b]; the minimum is 2"),
     (None, [1, 2, 4, 5], [7, 3, 6, 5], None),
     (None, [1, 2, 3, 4], [1, 2, 7, 4], None),
     (None, [1, 4], [1, 2, 4, 5], None),
-    (None, [1, 4], [1, 2, 3, 4], "most replicas in one rack 1 → 3: [a, a, a, b], where 2 can be"),
+    (None, [1, 4], [1, 2, 3, 4], "most replicas in one rack 1 → 3: [a, a, a, b]; the minimum is 2"),
     ({1, 2, 3, 7, 4}, [1, 2, 4, 5], [1, 2, 3, 4], None),
     (None, [1, 4, 8], [1, 2, 4], None),
     (None, [1, 4, 9], [1, 2, 4], "racks 3 → 2: [a, b]"),

@@ -181,8 +181,8 @@ def test_new_topics_are_kafkas_with_a_warning_or_balanced(surveyor: Surveyor) ->
         most = Counter(max(Counter(RACK_OF[broker] for broker in row["replicas_after"]).values()) for row in rows)
         crowded.append(most[3])
         expected = (
-            f"{most[3]} new partitions have up to 3 replicas in one rack, where 2 can be: --strategy balanced spreads "
-            "them; `surveyor plan reassign --fix-racks` spreads them once they are there"
+            f"{most[3]} new partitions have up to 3 replicas in one rack; the minimum is 2: --strategy balanced "
+            "spreads them; `surveyor plan reassign --fix-racks` spreads them once they are there"
         )
         assert _warnings(surveyor, plan) == ([expected] if most[3] else [])
     assert crowded[0] > 0 == crowded[1]
@@ -191,7 +191,7 @@ def test_new_topics_are_kafkas_with_a_warning_or_balanced(surveyor: Surveyor) ->
 def test_explicit_replicas_that_crowd_a_rack_are_warned_of(surveyor: Surveyor) -> None:
     plan = surveyor.json("plan", "assign", "--topic", "new", "--replica-assignment", "1:2,1:4", "--snapshot", "1")
     (warning,) = _warnings(surveyor, plan)
-    assert warning.startswith("1 new partition has up to 2 replicas in one rack, where 1 can be: `surveyor plan")
+    assert warning.startswith("1 new partition has up to 2 replicas in one rack; the minimum is 1: `surveyor plan")
     added = ("plan", "expand", "--topic", "even", "--partitions", "37", "--replica-assignment", "1:2:3:4")
     (warning,) = _warnings(surveyor, surveyor.json(*added, "--snapshot", "1"))
-    assert warning.startswith("1 new partition has up to 3 replicas in one rack, where 2 can be: `surveyor plan")
+    assert warning.startswith("1 new partition has up to 3 replicas in one rack; the minimum is 2: `surveyor plan")
