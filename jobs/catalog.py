@@ -39,7 +39,7 @@ def catalog(
     refuse_invalid_name(schema, dialect)
     if apply and dialect is Dialect.TRINO:
         raise UsageError(
-            "--apply runs the SQL on Spark: save that of --dialect trino in a file, and run it by Trino's client "
+            "--apply runs the SQL on Spark: save the SQL of --dialect trino in a file, and run it with Trino's client "
             "(trino -f)"
         )
     registration = make_registration(settings, schema, dialect)

@@ -1,7 +1,7 @@
 """`surveyor rollback`: make a new plan that moves a plan's replicas back to their earlier brokers.
 
-The new plan is reviewed and committed like every plan; with --apply it is committed at once. Its waves are those of the
-plan in reverse, computed from the current cluster.
+The new plan is reviewed and committed like every plan; with --apply it is committed at once. Its waves are the plan's
+waves in reverse, computed from the current cluster.
 """
 
 from typing import Annotated

@@ -145,7 +145,7 @@ class CurrentPartition:
         return [] if self.version is None and not self.topic.is_unversioned else None
 
     def lagging(self, replicas: Sequence[int]) -> list[int]:
-        """Return those of some replicas that are not known to be in the ISR."""
+        """Return the replicas that are not known to be in the ISR."""
         return without(replicas, () if self.state is None else self.state.isr)
 
     @property

@@ -1,6 +1,6 @@
 """Rows of the tables as Python objects.
 
-The columns are those of `schemas.tables`; a test compares the two. A row that does not fit, for example because a
+The columns are the same as in `schemas.tables`; a test compares the two. A row that does not fit, for example because a
 column was set to null, is refused when it is read. A column with a default may be null, or absent from a warehouse of
 an older version.
 """
@@ -93,7 +93,7 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
 class SecurityCounts(Struct, frozen=True, kw_only=True):
     """Columns of SNAPSHOTS that count what no table has in full, so that a migration can be proved to keep it.
 
-    The digests are those of `schemas.security_digests`.
+    The digests are defined in `schemas.security_digests`.
     """
 
     acls: int | None = None

@@ -2,7 +2,7 @@
 
 Nothing is changed, except that a folder and a znode are created and deleted at once, to find out whether the warehouse
 is writable and which time ZooKeeper has. The checks are independent; a check that fails says what to do, and checks
-that depend on a missing result are left out. Results are in the order in which things are needed. Of a KRaft cluster
+that depend on a missing result are left out. Results are in the order in which things are needed. In a KRaft cluster
 `jobs.checks.kraft_checks` examines the brokers; this module examines ZooKeeper and the brokers registered in it.
 """
 

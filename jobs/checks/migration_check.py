@@ -91,7 +91,7 @@ class MigrationFacts:
 
     @property
     def quarantine(self) -> list[QuarantinedZnode]:
-        """Znodes that cannot be decoded; those of topics queued for deletion are not carried over anyway."""
+        """Znodes that cannot be decoded; znodes of topics queued for deletion are not carried over anyway."""
         return [*self.state.quarantine, *self.topics.quarantine]
 
 

@@ -50,7 +50,7 @@ def export_plan(
     *,
     inverse: bool,
 ) -> ExitCode:
-    """Write a plan's targets, or those of one wave, to a file or to stdout."""
+    """Write the targets of a plan, or of one wave, to a file or to stdout."""
     whole = read_plan(settings.warehouse, plan)
     refuse_edited(whole)
     if whole.row.status == PlanStatus.REFUSED:

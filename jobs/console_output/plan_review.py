@@ -131,7 +131,7 @@ class PlanSelection:
         }
 
     def all_warnings(self, changes: StoredRows) -> list[str]:
-        """Return the warnings, that of deletions included, which people see below what is deleted."""
+        """Return the warnings, including the warning of deletions, which people see below the deleted topics."""
         return [*self.warnings(changes), *deletion_warnings(self.deleted)]
 
     def warnings(self, changes: StoredRows) -> Iterator[str]:

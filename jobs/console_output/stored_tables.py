@@ -140,7 +140,7 @@ def show_as_of(
 
 
 def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None, *, differing: bool) -> None:
-    """Show the broker configs of a snapshot: all, those of one broker, or settings that differ between brokers."""
+    """Show the broker configs of a snapshot: all, one broker's configs, or settings that differ between brokers."""
     snapshot = snapshot_shown(settings, snapshot_id)
     configs = rows_as_of(settings.warehouse, snapshot, BrokerConfig)
     brokers = sorted({row.broker_id for row in configs})

@@ -2,8 +2,9 @@
 
 Corresponds to `KafkaController.checkAndTriggerAutoLeaderRebalance`, with the brokers' own settings.
 `auto.leader.rebalance.enable` is off if any broker sets it to false; of `leader.imbalance.check.interval.seconds` and
-`leader.imbalance.per.broker.percentage` the largest value counts. The ratio is that of `planner.leadership.imbalance`.
-The context maintains the counts, so that a check costs time per broker and not per partition.
+`leader.imbalance.per.broker.percentage` the largest value counts. The ratio is defined in
+`planner.leadership.imbalance`. The context maintains the counts, so that a check costs time per broker and not per
+partition.
 """
 
 import time

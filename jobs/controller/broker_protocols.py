@@ -33,7 +33,7 @@ def unsupported_protocols(configs: Iterable[BrokerConfig]) -> dict[int, str | No
 
 
 def earliest_protocol(configs: Iterable[BrokerConfig], brokers: Collection[int]) -> Protocol | None:
-    """Return the earliest protocol version of these brokers, None if that of a broker is unknown."""
+    """Return the earliest protocol version of these brokers, None if a broker's version is unknown."""
     protocols = {broker: Protocol.parse(value) for broker, value in _protocols(configs).items()}
     versions = [protocols.get(broker) for broker in brokers]
     return None if not versions or None in versions else min(version for version in versions if version)

@@ -84,7 +84,7 @@ class ControllerContext:
 
     @property
     def admin_requests(self) -> list[ZnodeRequest]:
-        """Requests for a change, without the notifications, of which there may be very many."""
+        """Requests for a change, without the notifications, because there may be very many."""
         return [row for row in self.requests if row.kind in ADMIN_REQUESTS]
 
     @property
@@ -194,7 +194,7 @@ class ControllerContext:
                 self._not_led_by_preferred[now.replicas[0]].add(key)
 
     def imbalance(self) -> dict[int, tuple[int, set[Key]]]:
-        """By broker, the number of partitions that prefer it, and those of them that it does not lead.
+        """By broker, the number of partitions that prefer it, and how many of them it does not lead.
 
         Counted as in `planner.leadership.imbalance`: topics that are queued for deletion do not count, and new
         partitions do not count as led by another broker.

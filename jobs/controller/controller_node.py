@@ -214,7 +214,7 @@ def refuse_other_security(name: str, ours: Security, theirs: Mapping[int, Mappin
 
 
 def _client_auth_of(name: str, ours: Security, values: Mapping[str, str | None]) -> str:
-    """Return `ssl.client.auth` of a listener. With SASL only that of the listener itself counts (KIP-684)."""
+    """Return `ssl.client.auth` of a listener. With SASL only the listener's own setting counts (KIP-684)."""
     common = None if ours.mechanisms else values.get(CLIENT_AUTH)
     return (values.get(listener_key(name, CLIENT_AUTH)) or common or "none").lower()
 

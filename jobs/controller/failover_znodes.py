@@ -65,7 +65,7 @@ class FailoverZnodes:
 
     @property
     def protocol(self) -> Protocol | None:
-        """The earliest protocol version of the brokers, None if that of a broker is unknown."""
+        """The earliest protocol version of the brokers, None if a broker's version is unknown."""
         return earliest_protocol(self.engine.broker_configs, self.context.brokers.keys())
 
     def assign_topic_ids(self) -> None:

@@ -116,7 +116,7 @@ def prepare_again(
 ) -> Preparation:
     """Prepare again; if that is refused, for instance because a broker does not respond, return `prepared`.
 
-    Raises OtherClusterError if the address is that of another cluster by now: `prepared` does not fit it.
+    Raises OtherClusterError if another cluster has the address by now: `prepared` does not fit it.
     """
     try:
         return prepare(settings, options, client)

@@ -113,7 +113,7 @@ def _warn_of_time_outs(listeners: Mapping[str, str], *, is_listening: bool) -> N
 
 
 def _refuse_other_logins(config: ListenConfig, configs: Sequence[BrokerConfig]) -> None:
-    """Raise RefusedError if clients log in otherwise at our address than at that of brokers.
+    """Raise RefusedError if clients log in differently at our address than at the brokers' addresses.
 
     Warn of clients that cannot log in here: they can still use the brokers, but their admin clients time out.
     """

@@ -42,7 +42,7 @@ SWITCH_INTERVAL_SECONDS: Final = 0.001
 """Seconds after which a busy thread lets another one run; Python's 0.005 is longer than ZooKeeper takes to respond.
 
 While the threads of brokers encode requests, each response of ZooKeeper would wait for them twice: in kazoo's thread,
-and in that of the cycle.
+and in the cycle's thread.
 """
 
 NO_SNAPSHOT: Final = 0

@@ -63,7 +63,7 @@ class StoredRows:
         return found
 
     def with_same_key(self, marked: Bools, *key: str) -> Bools:
-        """Mark the rows whose key equals that of a marked row."""
+        """Mark the rows whose key equals a marked row's key."""
         keys = pc.binary_join_element_wise(*(self.table[column].cast(pa.string()) for column in key), "\0")
         marks: Bools = pc.is_in(keys, keys.filter(pa.array(marked))).to_numpy()
         return marks

@@ -40,7 +40,7 @@ class Keystore:
 
     trusted: tuple[bytes, ...] = ()
     chain: tuple[bytes, ...] = ()
-    """The certificate of the private key first, then those of its issuers."""
+    """The certificate of the private key first, then its issuers' certificates."""
     key: "PrivateKeyTypes | None" = field(default=None, repr=False)
 
 
@@ -53,7 +53,7 @@ def read_keystore(data: bytes, password: str | None, key_password: str | None = 
     """Read a keystore, of the type that its content has, as Java does; raise KeystoreError.
 
     `password` may be None for certificates that are not encrypted; then changes of a file are not noticed.
-    `key_password` is that of the key in JKS, if it is another one. JKS with more than one private key is refused.
+    `key_password` is the password of the key in JKS, if it differs. JKS with more than one private key is refused.
     """
     if data[:4] == _JKS:
         return _read_jks(data, password, key_password)

@@ -1,4 +1,4 @@
-"""Masking of sensitive values: those of settings whose names contain words such as password or key.
+"""Masking of sensitive values: values of settings whose names contain words such as password or key.
 
 Brokers return no value for settings that they know to be sensitive, but a topic's config or a plan may contain any
 setting. The name decides, and in doubt a value is hidden. No topic config of Kafka's own has such a name.
@@ -50,7 +50,7 @@ def cut_off_secrets(text: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Hide user and password of addresses in an error of a library, such as that of a proxy.
+    """Hide user and password of addresses, such as a proxy's, in an error of a library.
 
     >>> without_passwords("proxy http://me:x/y@proxy.example:3128/ failed for https://store:9000/a")
     'proxy http://(hidden)@proxy.example:3128/ failed for https://store:9000/a'

@@ -120,7 +120,7 @@ def interrupted() -> bool:
 
 
 def exit_code() -> ExitCode:
-    """Return 128 plus the signal's number, as in shells; that of Ctrl-C if there was no signal."""
+    """Return 128 plus the signal's number, as in shells; the number for Ctrl-C if there was no signal."""
     return ExitCode(128 + (_state.first_signal[0] if _state.first_signal else signal.SIGINT))
 
 

@@ -16,7 +16,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Byte order marks and their encodings; UTF-32 comes before UTF-16, as its mark begins with that of UTF-16."""
+"""Byte order marks and their encodings; UTF-32 comes before UTF-16, because its mark begins with the mark of UTF-16."""
 
 
 def read_text_file(path: Path, name: str = "") -> str:

@@ -1,6 +1,6 @@
 """Certificates and keys of a TLS context, from the files that a properties file names: PEM, or Java's keystores.
 
-Corresponds to `DefaultSslEngineFactory`. Keys of PEM files are librdkafka's, those of keystores are Java's.
+Corresponds to `DefaultSslEngineFactory`. Keys of PEM files are librdkafka's, keys of keystores are Java's.
 """
 
 import secrets
@@ -107,7 +107,7 @@ def _keystore(values: Mapping[str, str], file: str, location: str, kind: str, pa
 
 
 def _trust(context: ssl.SSLContext, store: Keystore, where: str) -> None:
-    """Trust the certificates of a truststore, also those of intermediate authorities, as Java does."""
+    """Trust the certificates of a truststore, also certificates of intermediate authorities, as Java does."""
     if not store.trusted:
         has_key = "it has a private key, whose certificates are not trusted" if store.key is not None else "it is empty"
         raise UsageError(f"{where} has no trusted certificate: {has_key}; see `keytool -list -v`")

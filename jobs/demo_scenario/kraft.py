@@ -105,7 +105,7 @@ class KRaftScenario(PlanScenario):
             self.wait_until(self.all_in_sync)
 
     def return_to_isrs_but_cache(self, node: int) -> None:
-        """Restart a node, and wait until it is in every ISR except that of CACHE."""
+        """Restart a node, and wait until it is in every ISR except the ISR of CACHE."""
         self.cluster.nodes[node].start()
         self.cluster.nodes[node].wait_ready()
         self.wait_until(

@@ -164,7 +164,7 @@ class MigrationScenario(DemoScenario):
         return find_snapshot(self.settings.warehouse).snapshot_id
 
     def changes_found(self, before: int, after: int) -> set[tuple[str, str]]:
-        """Return the differences of the proof, without those of partitions of CREATED."""
+        """Return the differences of the proof, without differences in partitions of CREATED."""
         warehouse = self.settings.warehouse
         proof = prove(warehouse, find_snapshot(warehouse, before), find_snapshot(warehouse, after))
         found = {(difference.what, difference.subject) for difference in proof.differences}

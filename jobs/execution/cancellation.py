@@ -321,7 +321,7 @@ class _CancellationRun:
         requests: CancellationRequests,
         error: SurveyorError | None,
     ) -> list[RowOutcome]:
-        """Record the outcomes of all; wait until those of requests show in the cluster, as an answer may be lost."""
+        """Record all outcomes; wait until the cluster shows the outcomes of requests, because an answer may be lost."""
         unrequested = dict.fromkeys(before.keys() - {*requests.requested}, requests.unrequested_reason(error))
         untried = unrequested | requests.set_aside
         skipped = [RowOutcome(_row(before[key], step), *untried[key]) for key in before if key in untried]

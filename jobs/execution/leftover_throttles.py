@@ -63,7 +63,7 @@ class LeftoverThrottles:
 
 
 def find_leftover_throttles(settings: Settings, source: ClusterSource) -> LeftoverThrottles:
-    """Read the throttles; raise RefusedError while replicas move, or if the name is that of another cluster."""
+    """Read the throttles; raise RefusedError while replicas move, or if another cluster has the name."""
     view = view_now(source)
     refuse_known_other_cluster(settings, view.cluster_id)
     throttles = _leftover_throttles(view)
@@ -85,7 +85,7 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
 
 
 def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection, report: Report) -> CommandResult:
-    """Remove the throttles that are set by now, those of plans first; raise RefusedError while replicas move."""
+    """Remove the throttles that are set by now, throttles of plans first; raise RefusedError while replicas move."""
     with cluster.reading() as reader:
         state = reader.read_cluster()
         refuse_migration(state.migration)

@@ -152,9 +152,9 @@ def reconcile_until_quiet(
 ) -> CommandResult:
     """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
-    While replicas copy, nothing is due, and the command waits. It does not wait for dead brokers. The counts
-    by outcome are those of all cycles. A row that was stale in a cycle is judged again in the next one, so the
-    detailed exit code concerns the last cycle.
+    While replicas copy, nothing is due, and the command waits. It does not wait for dead brokers. The counts by outcome
+    include all cycles. A row that was stale in a cycle is judged again in the next one, so the detailed exit code
+    concerns the last cycle.
     """
     _refuse_admin(mode)
     cycles = idle_cycles = 0

@@ -80,7 +80,7 @@ def find_rollback(
     destination_of: Callable[[Key], RollbackTarget | Rejection],
     facts: ClusterFacts,
 ) -> Rollback:
-    """Find the steps back of the plan's partitions, none of which the plan still moves (`refuse_running`).
+    """Return the steps back for the plan's partitions; the plan no longer moves any of them (`refuse_running`).
 
     `partitions` and `topics` have the rows of a snapshot as they are now. `requested` has the partitions that commits
     of the plan have requested.

@@ -144,7 +144,7 @@ def make_plan(
 
 
 def _refuse_taken_name(warehouse: Warehouse, alias: Alias) -> None:
-    """Refuse before a snapshot is taken: it would be newer than that of the plan with the name."""
+    """Refuse before a snapshot is taken: it would be newer than the snapshot of the plan with the name."""
     existing = None if alias.replaces or not warehouse.exists() else plan_named(warehouse, alias.name)
     if existing and alias.name:
         refuse_refresh(existing, alias.name)

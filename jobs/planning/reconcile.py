@@ -176,9 +176,9 @@ def _stop_confirmations(tables: SnapshotTables) -> list[BrokerResponseRow]:
     """Return confirmations that a replica was stopped and its log deleted, under the controller of the snapshot.
 
     Kafka's controller starts all replicas when it takes over, so earlier confirmations are void. Confirmations from
-    before a broker registered again are void too, except those of a topic being deleted. A confirmation received by
-    `surveyor control` may be about a topic that it removed and that was created again, so after it everything is sent
-    again.
+    before a broker registered again are void too, except confirmations for a topic being deleted. A confirmation
+    received by `surveyor control` may be about a topic that it removed and that was created again, so after it
+    everything is sent again.
     """
     warehouse = tables.warehouse
     if _was_surveyor_control(tables):

@@ -44,7 +44,7 @@ def recover_planner(requested: Sequence[Key], *, allow_unclean: bool) -> Planner
 
 
 def evidence_for(tables: SnapshotTables, offline: DataFrame) -> DataFrame:
-    """Return the evidence for those of these partitions that only an unclean election can bring back.
+    """Return the evidence for the partitions that only an unclean election can bring back.
 
     `offline` has the shape of `offline_partitions`.
     """

@@ -97,8 +97,8 @@ def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:
 def current_evenness(counted: Sequence[int], current: Mapping[Key, CurrentPartition], snapshot: pa.Table) -> Figures:
     """Return the least and most replicas and leaders that a broker of `counted` has now.
 
-    `current` has the partitions of the plan. The others are those of `snapshot`, with topic, partition, replicas and
-    leader.
+    `current` has the partitions of the plan. The other partitions come from `snapshot`, with topic, partition, replicas
+    and leader.
     """
     plan_partitions = {key: _held_and_led(partition) for key, partition in current.items()}
     keys = zip(snapshot["topic"].to_pylist(), snapshot["partition"].to_pylist(), strict=True)

@@ -61,7 +61,7 @@ def refuse_beyond(limits: CommitLimits, plan: Plan, state: CurrentCluster, now: 
 def refuse_other_cluster(plan: Plan, state: CurrentCluster, address: str, option: str) -> None:
     """Raise RefusedError unless the plan was made for the connected cluster, on a snapshot of its kind of source.
 
-    `address` is that of the connected cluster, and `option` gave it. A cluster that was migrated keeps its
+    `address` is the connected cluster's address, and `option` gave it. A cluster that was migrated keeps its
     id. Broker epochs, which a KRaft cluster does not have, distinguish them.
     """
     planned = {broker.broker_epoch is None for broker in plan.row.brokers}
@@ -106,7 +106,7 @@ def _refuse_majority_dead(plan: Plan, state: CurrentCluster) -> None:
 
 
 def refuse_other_id(plan: Plan, state: CurrentCluster, address: str, option: str) -> None:
-    """Raise RefusedError if the connected cluster is known to be another one than that of the plan, however read."""
+    """Raise RefusedError if the connected cluster is known not to be the plan's cluster, however read."""
     if None not in {plan.row.cluster_id, state.cluster_id} and plan.row.cluster_id != state.cluster_id:
         raise RefusedError(_other_id(plan, state, address, option))
 

@@ -34,7 +34,7 @@ _EXPLICIT: Final = {"targets", "rollback_of"}
 
 @dataclass(frozen=True, slots=True)
 class UnreadMetadata:
-    """Names of what is not understood, in order; topics of which other partitions are understood are `in_part`."""
+    """Names of undecodable topics and partitions, in order; `in_part` are topics with other, decodable partitions."""
 
     topics: Sequence[str] = ()
     partitions: Sequence[str] = ()

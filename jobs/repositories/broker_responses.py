@@ -76,7 +76,7 @@ def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerResp
     """Return the latest response of live brokers for each replica, if it reports a failed log dir.
 
     Corresponds to `ControllerContext.replicasOnOfflineDirs`. Responses under an earlier broker epoch are ignored,
-    because the broker has restarted since. The table is read at its current version, not at that of the snapshot; a
+    because the broker has restarted since. The table is read at its current version, not at the snapshot's version; a
     plan records its assumptions in its rows.
     """
     topics = warehouse.read("answers", _OF_LEADER_AND_ISR, ("error", "=", KAFKA_STORAGE_ERROR), columns=["topic"])[

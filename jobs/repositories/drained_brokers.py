@@ -32,7 +32,7 @@ def add(
 ) -> bool:
     """Mark the brokers of a drain plan as drained, with their epochs; return whether the plan is a drain.
 
-    `broker_epochs` are those of the brokers registered when the commit starts.
+    `broker_epochs` are the epochs of the brokers registered when the commit starts.
     """
     if plan.kind != PlanKind.DRAIN:
         return False
@@ -61,8 +61,8 @@ def remove(warehouse: Warehouse, plan: PlanRecord) -> bool:
 def has_registered_again(mark: DrainedBroker, registered: Mapping[int, int | None]) -> bool:
     """Return whether a resident drain has ended because the broker registered again with a later broker epoch.
 
-    `registered` maps brokers to their epochs. The rule is that of `planner.columns.broker_sets.with_drained`. A mark of
-    an older version has no epoch and does not end.
+    `registered` maps brokers to their epochs. The rule is the same as in `planner.columns.broker_sets.with_drained`. A
+    mark of an older version has no epoch and does not end.
     """
     epoch, now = mark.broker_epoch, registered.get(mark.broker_id)
     return mark.mode == DrainMode.RESIDENT and epoch is not None and now is not None and epoch < now
@@ -73,7 +73,7 @@ def remove_expired(
 ) -> dict[int, str]:
     """Delete the marks of resident drains that have ended; return the reason by broker.
 
-    `controller_epoch` is that of the current controller, and `registered` maps brokers to their epochs. A mark without
+    `controller_epoch` is the current controller's epoch, and `registered` maps brokers to their epochs. A mark without
     a controller epoch was written by a commit that released the controllership at once.
     """
     ended = {}

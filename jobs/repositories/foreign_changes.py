@@ -28,7 +28,7 @@ UPGRADE: Final = "`surveyor snapshot`"
 """The command that upgrades tables, sets their properties back and writes lost files again."""
 
 _COMMITS_READ: Final = 20
-"""The newest commits of a table of which the engine is read."""
+"""Number of the newest commits of a table whose engine is read."""
 
 _SPARK: Final = ("Apache-Spark", "Databricks-Runtime")
 """Beginnings of the names of engines whose commits on S3 are unconditional."""
@@ -39,8 +39,8 @@ _ONLY_READ: Final = (
 )
 
 _KEEP: Final = (
-    "these snapshots can no longer be shown; let no other program VACUUM a table with a retention below that of "
-    "delta.deletedFileRetentionDuration, and remove old snapshots by `surveyor vacuum`"
+    "these snapshots can no longer be shown; let no other program VACUUM a table with a retention below "
+    "delta.deletedFileRetentionDuration, and remove old snapshots with `surveyor vacuum`"
 )
 
 _READ_AGAIN: Final = "run this command again: errors of a store may last for a moment only"

@@ -59,7 +59,7 @@ class SnapshotTables:
     def _is_removable(self) -> bool:
         """Whether a vacuum may remove files of the snapshot at any moment, also after Spark has planned to read them.
 
-        A vacuum keeps those of the newest snapshot. The others are read at once, on the driver.
+        A vacuum keeps the files of the newest snapshot. The others are read at once, on the driver.
         """
         if datetime.now(UTC) - self.snapshot.taken_at < MIN_AGE_OF_REMOVABLE:
             return False

@@ -29,7 +29,7 @@ The other tables keep the rows of earlier snapshots and plans, so their newest v
 """
 
 COMPARED: Final = ("brokers", "topics", "broker_configs", "requests", "security", "quarantine")
-"""Tables without a history, which a snapshot compares with those of the last one."""
+"""Tables without a history; a snapshot compares them with the last snapshot's tables."""
 
 PARTITION: Final = KEY_COLUMNS["partitions"]
 """The key of a partition."""

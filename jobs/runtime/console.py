@@ -36,7 +36,7 @@ Result = dict[str, Any]
 class CommandResult:
     """Final output of a command, and its exit code; services return it, and `command` prints it.
 
-    `fields` are those of the JSON object, `lines` the tables and lines for people. `steps` are suggestions for the next
+    `fields` belong to the JSON object, `lines` the tables and lines for people. `steps` are suggestions for the next
     command; they are `next` of the object and the last lines. None is for commands without suggestions. `warnings` are
     the warnings among the lines, for commands that warn; the object repeats these and the logged ones.
     """
@@ -117,7 +117,7 @@ _warnings_given: Final[ContextVar[dict[str, None]]] = ContextVar("warnings_given
 
 @contextmanager
 def separate_warnings() -> Iterator[None]:
-    """Collect the warnings of this thread apart from those of the rest of the command."""
+    """Collect the warnings of this thread separately from the rest of the command."""
     token = _warnings_given.set({})
     try:
         yield

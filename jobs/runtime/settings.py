@@ -445,7 +445,7 @@ SINGLE_CLUSTER_OPTIONS: Final = (
     *("partition", "migration", "rolled_back", "watch"),
     *("path_to_json_file", "reassignment_json_file", "topics_to_move_json_file", "topics_json_file", "sizes"),
 )
-"""Options whose value is that of one cluster: its name and connections, its snapshots, brokers and partitions."""
+"""Options that concern one cluster: its name and connections, its snapshots, brokers and partitions."""
 
 FLEET_OPTIONS: Final = frozenset({"fleet", "parallel"})
 """Options that say how to work on several clusters."""

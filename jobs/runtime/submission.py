@@ -2,8 +2,8 @@
 
 A scheduler such as Airflow has its own environment. It runs `python -m jobs.runtime.submission --json` with Surveyor's
 Python and the options of the command to come. The result has spark-submit and the scripts, the Python and Java that run
-them, and the settings and jars. The warehouse, on which the jars depend, is that of the options, of the environment or
-of surveyor.toml, as for every command.
+them, and the settings and jars. The warehouse, on which the jars depend, comes from the options, the environment or
+surveyor.toml, as for every command.
 """
 
 import sys

@@ -173,7 +173,7 @@ def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cl
 
 
 def with_last_known_replicas(view: ClusterView, warehouse: Warehouse, snapshot: Snapshot | None) -> ClusterView:
-    """Give the partitions without known replicas those of the last snapshot, as a snapshot does.
+    """Give the partitions without known replicas the replicas of the last snapshot, as a snapshot does.
 
     They remain not understood. So brokers that hold them are not shown as empty.
     """

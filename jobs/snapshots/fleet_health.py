@@ -28,7 +28,7 @@ FIGURES_SHOWN: Final = ("offline", "under_min_isr", "under_replicated", "brokers
 
 
 def health_at(warehouse: Warehouse, snapshot: Snapshot, threshold: float, drained: Collection[int]) -> Health:
-    """Return the health at a snapshot; `threshold` is that of the imbalance."""
+    """Return the health at a snapshot; `threshold` is the maximum imbalance."""
     return health_of(
         view_of(warehouse, snapshot),
         default_min_isr=default_min_isr_of(warehouse, snapshot),
@@ -38,7 +38,7 @@ def health_at(warehouse: Warehouse, snapshot: Snapshot, threshold: float, draine
 
 
 class HealthFigures(Struct, frozen=True, kw_only=True):
-    """The figures of a cluster in a summary; those of partitions and brokers are counts."""
+    """The figures of a cluster in a summary; figures of partitions and brokers are counts."""
 
     offline: int
     under_min_isr: int

@@ -182,7 +182,7 @@ def without_in_sync(view: ClusterView) -> Bools:
 
 
 def _brokers_of(view: ClusterView) -> tuple[list[int], set[int]]:
-    """Return the registered brokers, and those of them with a decoded registration, which may be elected."""
+    """Return the registered brokers, and the brokers with a decoded registration, which may be elected."""
     live = sorted(row.broker_id for row in view.brokers)
     return live, {row.broker_id for row in view.brokers if row.understood}
 

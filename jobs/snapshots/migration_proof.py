@@ -121,7 +121,7 @@ def _unread_on_both_sides(warehouse: Warehouse, before: Snapshot, after: Snapsho
 
 
 def _broker_configs(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[str]]:
-    """Compare the settings that brokers returned; those of a broker that returned none are unknown.
+    """Compare the settings that brokers returned; the settings of a broker that returned none are unknown.
 
     That also holds for a broker that returned none on either side, which has assumed settings only.
     """

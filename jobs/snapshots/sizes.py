@@ -67,7 +67,7 @@ class StoredSizes(Struct, frozen=True, kw_only=True):
 def take_sizes(settings: Settings) -> StoredSizes:
     """Request and store the sizes.
 
-    Raise UnreadableError if no broker responded, and OtherClusterError if the name is that of another cluster; then
+    Raise UnreadableError if no broker responded, and OtherClusterError if another cluster has the name; then
     nothing is stored.
     """
     with settings.open_source() as source:

@@ -103,7 +103,7 @@ def take_snapshot_of(
 def _read_driver_metadata(
     settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None]
 ) -> DriverMetadata:
-    """Read the part for the driver; raise RefusedError if the name is that of another cluster."""
+    """Read the part for the driver; raise RefusedError if another cluster has the name."""
     small = read_driver_metadata(settings, source, refuse)
     refuse_other_cluster_id(settings.warehouse, small.metadata.cluster_id, settings.address)
     return small

@@ -1,6 +1,6 @@
 """Retention: deletes old rows from the tables and unneeded files from the disk.
 
-Rows are deleted first, those of `snapshots` before all others. Then small files are compacted, and files that belong to
+Rows are deleted first, rows of `snapshots` before all others. Then small files are compacted, and files that belong to
 no version named by a remaining snapshot are removed. After a crash at any point, run it again.
 
 Plans, changes, operations, rejections and commits are kept regardless of age, because rollbacks and audits need them,
@@ -11,7 +11,7 @@ Versions of `partitions` are kept for some days only. Of earlier snapshots they 
 that files and log grow with the changes in a cluster and not with the number of snapshots.
 
 The tables are shared by a fleet. Only rows of this cluster are deleted, and versions named by snapshots of any cluster
-are kept as those of this one.
+are kept like this cluster's versions.
 """
 
 from collections.abc import Collection, Mapping
@@ -43,7 +43,7 @@ EMPTY_PLANS_KEPT: Final = timedelta(days=1)
 """How long plans that change nothing are kept; a schedule creates one whenever no work is due."""
 
 PARTITION_VERSIONS_KEPT: Final = timedelta(days=7)
-"""How long the versions of `partitions` that snapshots name are kept; that of a cluster's newest one stays."""
+"""How long the versions of `partitions` that snapshots name are kept; the newest snapshot's version stays."""
 
 PER_SNAPSHOT_TABLES: Final = ("snapshots", "events", "imbalance", "whatif")
 """Tables whose rows belong to one snapshot and are deleted with it; `snapshots` comes first."""
@@ -54,8 +54,8 @@ SHORTENED_TABLES: Final = (*PER_SNAPSHOT_TABLES, "partition_history")
 SHORTENED_FILE_BYTES: Final = 1 << 17
 """Target size of compacted files of SHORTENED_TABLES.
 
-The deletion of the oldest rows writes the other rows of their files again, so a vacuum takes time by the size of a
-file, not by that of the table.
+The deletion of the oldest rows writes the other rows of their files again, so the time of a vacuum depends on the size
+of a file, not of the table.
 """
 
 FileSizes = dict[str, int]

@@ -2,7 +2,7 @@
 
 The history is written before the table `partitions`. After a crash in between, the next snapshot detects the history
 rows of an id that was never completed. The snapshot names the versions that it wrote or found unchanged itself, and not
-the newest ones, which could be those of another process.
+the newest ones, which another process may have written.
 """
 
 from collections.abc import Iterable, Iterator
@@ -95,7 +95,7 @@ class SnapshotWriter:
     snapshot_id: int
     phases: Phases
     versions: dict[str, int] = field(default_factory=dict)
-    """The version of each table in which the cluster's rows are those of this snapshot."""
+    """The version of each table that has the cluster's rows of this snapshot."""
     _rows_before: dict[str, list[Row]] = field(default_factory=dict)
     """Rows of small tables at the last complete snapshot, of those that were read."""
 

@@ -134,7 +134,7 @@ def broker_name(broker: PlacedBroker) -> str:
 
 
 class OverallImbalance(Struct, frozen=True, kw_only=True):
-    """The leader imbalance of all brokers in one snapshot, and that of the worst."""
+    """The leader imbalance of all brokers in one snapshot, and the worst broker's imbalance."""
 
     snapshot_id: int
     taken_at: datetime

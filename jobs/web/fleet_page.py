@@ -61,7 +61,7 @@ class FleetRow:
 
 
 def newest_health(warehouse: Warehouse, snapshot: Snapshot, threshold: float) -> HealthAtSnapshot:
-    """Return the health of a cluster at a snapshot; `threshold` is that of the imbalance."""
+    """Return the health of a cluster at a snapshot; `threshold` is the maximum imbalance."""
     drained = drained_brokers(warehouse) if warehouse.has("drained") else set()
     health = health_at(warehouse, snapshot, threshold, drained)
     return HealthAtSnapshot(snapshot.snapshot_id, snapshot.taken_at, figures_of(health))

@@ -189,7 +189,7 @@ def commands_of(row: PlanRecord, throttle: Sequence[str] = ()) -> Iterator[str]:
 
 
 def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
-    """Return the warnings: those of age and status, then deletions, then those of the rows."""
+    """Return the warnings: first of age and status, then of deletions, then of the rows."""
     yield from _commit_obstacles(plan, now, max_age_hours)
     yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
     if outage := outage_left_by(plan.summaries.warehouse, plan.row):

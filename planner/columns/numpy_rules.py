@@ -44,7 +44,7 @@ class PartitionArrays:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartitionMasks:
-    """Boolean masks with an entry per partition: the four states, of which each partition has one, and the warnings."""
+    """Boolean masks with an entry per partition: the four states (each partition has one) and the warnings."""
 
     non_existent: Bools
     new: Bools
@@ -150,7 +150,7 @@ def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Colle
 
 
 class BrokerImbalance(Struct, frozen=True, kw_only=True):
-    """A row of IMBALANCE: the partitions that prefer a broker, and those of them that it does not lead."""
+    """A row of IMBALANCE: the partitions that prefer a broker, and how many of them it does not lead."""
 
     broker_id: int
     preferred_partitions: int

@@ -27,7 +27,7 @@ NO_ELECTION_REASONS: Final[Mapping[RejectionCode, Sentence]] = {
 
 
 def join_requested(requested: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Return each requested partition once, with those of the broker sets that are its own brokers.
+    """Return each requested partition once, with the broker sets restricted to its own brokers.
 
     All its columns are null if there is no such partition. The sets of a thousand brokers would make each row twenty
     kilobytes.

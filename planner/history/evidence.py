@@ -86,7 +86,7 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
 
 
 def _filter_same_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
-    """Keep the rows of these partitions, without those of an earlier topic of the same name."""
+    """Keep the rows of these partitions, without rows of an earlier topic of the same name."""
     last_vanished = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*PARTITION_KEY))
     epochs = offline.select(*PARTITION_KEY, F.col("leader_epoch").alias("epoch_now"))
     return (

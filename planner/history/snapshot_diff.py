@@ -24,9 +24,9 @@ _COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "c
 
 
 def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: DataFrame) -> DataFrame:
-    """Replace partitions that were not understood by their previous row, and restore those of topics not read.
+    """Replace partitions that were not understood by their previous row, and restore the rows of topics not read.
 
-    A topic of which some partitions, or only its config, were understood keeps the partitions just read.
+    If some partitions of a topic, or only its config, were understood, the partitions just read are kept.
     """
     has_replicas = F.size("replicas") > 0
     is_lacking = ~has_replicas | F.col("leader").isNull()

@@ -25,7 +25,7 @@ from schemas.enums import Action, DrainMode, RejectionCode
 
 
 def demoted(replicas: Column, demoted_brokers: Column) -> Column:
-    """Return replicas with those of `demoted_brokers` at the end, both parts in their order.
+    """Return replicas with the replicas on `demoted_brokers` at the end, both parts in their order.
 
     >>> row = spark.range(1).select(F.array(*map(F.lit, [2, 5, 7, 1])).alias("replicas"))
     >>> row.select(demoted(F.col("replicas"), F.array(F.lit(2), F.lit(7))).alias("after")).first().after

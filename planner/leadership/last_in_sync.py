@@ -28,7 +28,7 @@ class BrokerStart:
     partitions: int
     """Partitions for which each of them was last in sync."""
     brings_back: int
-    """Those of the partitions that no earlier step brings back."""
+    """Partitions that this step brings back and no earlier one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,14 @@ class StartOrder:
     """The order in which to start brokers so that offline partitions come back without loss."""
 
     partitions: int
-    """Offline partitions of which no replica in sync can lead."""
+    """Offline partitions without an in-sync replica that can lead."""
     starts: tuple[BrokerStart, ...]
     not_in_sync: tuple[int, ...]
     """Dead brokers that hold replicas of these partitions but were last in sync for none; they can wait."""
     live: Mapping[int, int]
     """Registered brokers that were in sync last and cannot lead, with the number of partitions of each."""
     unknown: int
-    """Partitions of which no assigned replica is known to have been in sync."""
+    """Partitions without an assigned replica that is known to have been in sync."""
     holders: tuple[int, ...]
     """Dead brokers that hold replicas of the unknown partitions."""
 

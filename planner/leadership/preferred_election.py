@@ -1,8 +1,8 @@
 """Preferred replica election: leadership returns to the first replica of the assignment.
 
 Corresponds to `Election.leaderForPreferredReplica`: the preferred replica must be alive and in the ISR, and the ISR
-does not change. Without a list of partitions, those of brokers whose imbalance exceeds the threshold are considered.
-In: PARTITIONS, TOPICS, BROKERS, IMBALANCE or the requested partitions. Out: CHANGES and REJECTIONS.
+does not change. Without a list of partitions, the partitions of brokers whose imbalance exceeds the threshold are
+considered. In: PARTITIONS, TOPICS, BROKERS, IMBALANCE or the requested partitions. Out: CHANGES and REJECTIONS.
 """
 
 from pyspark.sql import Column, DataFrame

@@ -3,7 +3,7 @@
 Kafka's timer (`checkAndTriggerAutoLeaderRebalance`) elects every preferred replica that is in the ISR at that moment,
 all at once. A flapping broker gets its leaders back each time, and a broker that has just joined gets all of them with
 a cold cache. In: verdicts of `planner.leadership.preferred_election`, and as history PARTITION_HISTORY, BROKERS,
-EVENTS, SNAPSHOTS, IMBALANCE. Out: the same verdicts, of which the deferred ones have a code.
+EVENTS, SNAPSHOTS, IMBALANCE. Out: the same verdicts; the deferred ones have a code.
 """
 
 from pyspark.sql import Column, DataFrame

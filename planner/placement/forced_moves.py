@@ -150,7 +150,7 @@ def _lost(model: PlacementModel) -> Ints:
 
 
 def _reach(model: PlacementModel) -> Ints:
-    """Return the racks a row can span: those it has, and those of brokers that may be given replicas."""
+    """Return the racks a row can span: its own racks, and the racks of brokers that may be given replicas."""
     count = len(model.rack_names)
     offered = np.zeros(count + 1, dtype=bool)
     offered[model.racks[:-1][model.target]] = True
@@ -160,7 +160,7 @@ def _reach(model: PlacementModel) -> Ints:
 
 
 def _superfluous(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> Bools:
-    """Return the rows of which a replica has to leave: too many, or in too few racks, or too many in one rack."""
+    """Return the rows with a replica that must leave: too many replicas, too few racks, or too many in one rack."""
     after = model.after[:, rows]
     held = after != NO_BROKER
     keeps = max_independent(model.racks[after], held, model.factor[rows], need[rows], limit[rows])

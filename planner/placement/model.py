@@ -34,7 +34,7 @@ class PlacementModel:
     """Targets that may get replicas they did not have; the other brokers only give, or keep what they have."""
     emptied: Bools
     given_up: Bools
-    """Racks of which every broker is emptied or dead, and at least one emptied."""
+    """Racks whose brokers are all emptied or dead, at least one of them emptied."""
     order: Ints
     topic: Ints
     partition: Ints

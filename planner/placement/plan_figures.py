@@ -77,7 +77,7 @@ def spans_of(brokers: Ints, counted: Sequence[int]) -> list[int]:
 def _most_in_one_rack(placement: Placement) -> Figures:
     """Return the largest number of a partition's replicas in one rack, before and after, with partition counts.
 
-    All numbers are those of a partition's own replication factor, before and after. `worse` counts partitions with more
+    All numbers use a partition's own replication factor, before and after. `worse` counts partitions with more
     than before and more than an even share. `uneven` counts other partitions of the plan with more than an even share,
     because the other racks have too few brokers. `avoidable` counts partitions that the plan leaves further above the
     least possible number than they are. `fixable` counts all partitions with more than the least possible number.

@@ -28,7 +28,7 @@ def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
 
 
 def removal_ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> Ints:
-    """Return by (slot, row) ranks from IN_SYNC to DRAINED, of which the highest leaves first. `live` and `target` are
+    """Return by (slot, row) ranks from IN_SYNC to DRAINED; the highest rank leaves first. `live` and `target` are
     by broker.
 
     If brokers that may keep replicas have none in sync, the first one in sync on a drained broker counts as one of

@@ -284,8 +284,8 @@ def fewest_in_any_order(before: Ints, after: Ints) -> int:
     """Return the fewest copies with which loads `before` become `after` in some order: the fullest stay the fullest.
 
     If only the rules restrict a plan, its loads are the most even possible, and all equally even loads are permutations
-    of them. The reason is that the possible loads form a base polyhedron, of which these are the decreasingly minimal
-    points (Frank and Murota). So this bound is tighter.
+    of them. The reason is that the possible loads form a base polyhedron, and these are its decreasingly minimal points
+    (Frank and Murota). So this bound is tighter.
 
     >>> fewest_in_any_order(np.array([30, 30, 0, 0]), np.array([10, 10, 30, 10]))
     20

@@ -145,7 +145,7 @@ class Placement:
     brokers: LoadSummary
     racks: LoadSummary
     given_up: tuple[str, ...]
-    """Racks of which every broker is emptied; only for these may a partition span fewer racks."""
+    """Racks whose brokers are all emptied; only for these may a partition span fewer racks."""
     fewer_racks: int
     """Partitions in fewer racks than before, without those that have fewer replicas."""
     most_in_one_rack: tuple[Ints, Ints]

@@ -48,8 +48,8 @@ _ZNODE_FRAME: Final = 128
 class RackRules:
     """Facts about racks in addition to the registered brokers.
 
-    `given_up`: racks that will be empty and may be lost. `may_hold`: brokers to which replicas may be moved, None for
-    all that are understood and not drained. `last_seen`: BROKERS_LAST_SEEN, for the racks of brokers that are gone.
+    `given_up`: racks that will be empty and may be lost. `may_hold`: brokers that may receive replicas, None for all
+    that are understood and not drained. `last_seen`: BROKERS_LAST_SEEN, for the racks of brokers that are gone.
     """
 
     given_up: AbstractSet[str] = frozenset()

@@ -131,7 +131,7 @@ def reassignment(  # noqa: PLR0913 - the values of a partition's znodes
     deleting: bool = False,
     ignored: str | None = None,
 ) -> Reassignment:
-    """Describe a partition that is moving or requested to move; the arguments are those of `obstacle`.
+    """Describe a partition that is moving or requested to move; the arguments are the same as for `obstacle`.
 
     `ignored` is the reason why the controller takes no entry of the request, as Kafka's does with an unknown field.
     """

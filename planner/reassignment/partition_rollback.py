@@ -1,9 +1,9 @@
 """Rollback of one partition: the steps of a plan undone one by one, from the current assignment.
 
-The rows are those of `planner.reassignment.targets` with target and source exchanged. The checks are those of
-`planner.reassignment.lint` that concern one partition, in plain Python, because a rollback runs without Spark on the
-current state of the cluster. Fewer racks than now, or more replicas in one, are not a fault here, because the rollback
-was requested; the reason states them.
+The rows are as in `planner.reassignment.targets` with target and source exchanged. The checks are the checks of
+`planner.reassignment.lint` for one partition, in plain Python, because a rollback runs without Spark on the current
+state of the cluster. Fewer racks than now, or more replicas in one, are not a fault here, because the rollback was
+requested; the reason states them.
 """
 
 from collections import Counter

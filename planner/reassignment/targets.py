@@ -107,7 +107,7 @@ def elections_after_moves(
     """Return one CHANGES row per partition that another replica than its preferred one would lead after its moves.
 
     Kafka's controller keeps the leader while it stays in the list (`leaderForReassign`), so a new order alone does
-    not balance leaders. The epochs are those of the executing controller.
+    not balance leaders. The executing controller sets the epochs.
     """
     preferred, leader = first(F.col("target")), _leader_after()
     arrived = F.size("earlier") + 1 == F.col("steps")

@@ -69,7 +69,7 @@ def replicas_of(partitions: DataFrame, brokers: DataFrame, deleted: DataFrame) -
 def deletions(
     requests: DataFrame, partitions: DataFrame, topics: DataFrame, replicas: DataFrame, broker_configs: DataFrame
 ) -> DataFrame:
-    """Return the next step of each queued topic; partitions and replicas must be those of queued topics."""
+    """Return the next step of each queued topic; partitions and replicas must belong to queued topics."""
     queued = requests.where(f"kind = '{RequestKind.DELETE_TOPIC}'")
     moving = partitions.groupBy("topic").agg(
         F.expr(f"bool_or({IS_BEING_REASSIGNED} AND {_HAS_STATE}) AS is_being_reassigned")

@@ -99,7 +99,7 @@ class ControllerConfig:
 
     @classmethod
     def of(cls, configs: Iterable[BrokerConfig], *, allow_unclean: bool = False) -> Self:
-        """Derive the config of the controller from those of the brokers."""
+        """Derive the config of the controller from the brokers' configs."""
         unclean, releases, deletion_enabled = list[bool](), list[tuple[int, int]](), True
         for config in configs:
             if config.name == UNCLEAN_ELECTION:

@@ -31,7 +31,7 @@ class QuorumAfterRestart:
     current: Sequence[int]
     """Voters that remain and are up to date."""
     uncertain: Sequence[int]
-    """Voters that remain, and of which it is unknown whether they are up to date."""
+    """Voters that remain, and may or may not be up to date."""
 
     @property
     def keeps_majority(self) -> bool | None:

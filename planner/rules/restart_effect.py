@@ -50,7 +50,7 @@ class RestartedPartition(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def known_min_isr(configs: Iterable[BrokerConfig]) -> dict[int, int]:
-    """Return the default min.insync.replicas of each broker of which it was read, by rows of BROKER_CONFIGS."""
+    """Return the default min.insync.replicas of each broker whose default is known, by rows of BROKER_CONFIGS."""
     values = {row.broker_id: whole_number(row.value) for row in configs if row.name == MIN_ISR and not row.assumed}
     return {broker: value for broker, value in values.items() if value is not None}
 

@@ -4,7 +4,7 @@ Corresponds to `Election.leaderForOffline` without unclean elections: the first 
 broker last. The result is compared with the cluster after the elections due now, so a partition that is offline already
 is not newly offline. Topics queued for deletion are left out. A partition that is not understood keeps its leader.
 
-The effect on a partition depends only on which of its own brokers are lost, so it is computed for parts of a scenario:
+The effect on a partition depends only on the lost brokers among its own, so it is computed for parts of a scenario:
 no broker lost, each single broker (or rack), and both of a pair. In: PARTITIONS, TOPICS, BROKERS,
 BROKER_CONFIGS. Out: WHATIF.
 """
@@ -229,7 +229,7 @@ def _parts(scenarios: DataFrame, lose: FailureScenario) -> DataFrame:
 def _with_parts(partitions: DataFrame, scenarios: DataFrame, lose: FailureScenario) -> DataFrame:
     """Return one row per partition and each part with one of its `members`, and one row with no broker lost.
 
-    `lost_brokers` are those of a part, and `sign` its weight. A pair has the impact of both brokers together,
+    `lost_brokers` are the brokers of a part, and `sign` its weight. A pair has the impact of both brokers together,
     minus the impact of each single broker, so the sum over the parts of a scenario is the impact of the scenario.
     """
     if lose is FailureScenario.PAIRS:

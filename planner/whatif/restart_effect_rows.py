@@ -142,7 +142,7 @@ def restarted_partitions(  # noqa: PLR0913 - four tables and two options
 
 
 def _min_isr_of_brokers(broker_configs: DataFrame) -> DataFrame:
-    """Return one row: `defaults`, the min.insync.replicas of each broker of which it was read."""
+    """Return one row: `defaults`, the known default min.insync.replicas by broker."""
     value = whole_number("value")
     is_known = f"name = '{MIN_ISR}' AND NOT coalesce(assumed, false) AND {value} IS NOT NULL"
     entries = f"collect_list(struct(broker_id, {value})) FILTER (WHERE {is_known})"
@@ -150,7 +150,7 @@ def _min_isr_of_brokers(broker_configs: DataFrame) -> DataFrame:
 
 
 def _may_be_affected() -> str:
-    """Return SQL for partitions that reference a restarted broker, or of which that is not known."""
+    """Return SQL for partitions that reference a restarted broker, or may do so."""
     return f"arrays_overlap({REFERENCED_SQL}, restarting) IS TRUE OR (NOT understood AND size(replicas) = 0)"
 
 

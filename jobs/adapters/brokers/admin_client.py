@@ -61,8 +61,8 @@ NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 MAX_PARTITIONS_PER_REQUEST: Final = 1000
 """Partitions or topics in one request; a new topic with more partitions gets a request of its own.
 
-The controller takes a second or two of its 20 to create this many. That of a KRaft cluster refuses a request for which
-it would write more than 10,000 records (`QuorumController.MAX_RECORDS_PER_USER_OP`).
+The controller takes a second or two of its 20 to create this many. The controller of a KRaft cluster refuses a request
+for which it would write more than 10,000 records (`QuorumController.MAX_RECORDS_PER_USER_OP`).
 """
 
 PREFERRED: Final = 0
@@ -245,7 +245,7 @@ class Admin:
         try:
             with _require_2_4():
                 response = self.client.alter_partition_reassignments(request)
-        except ClusterAuthorizationFailedError as error:  # an answer, of which kafka-python makes an error
+        except ClusterAuthorizationFailedError as error:  # an answer that kafka-python turns into an error
             return dict.fromkeys(targets, int(error.errno))
         return {(tp.topic, tp.partition): NO_ERROR if error is None else error.errno for tp, error in response.items()}
 

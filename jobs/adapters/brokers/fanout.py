@@ -58,7 +58,7 @@ def ask_brokers(
 ) -> tuple[dict[int, T], dict[int, str]]:
     """Ask every broker whose registration is decoded; return results, and reasons for missing ones, by broker id.
 
-    `settings` are those of `read_properties`. `timeout_seconds` bounds the whole and `broker_timeout` one broker. At
+    `settings` come from `read_properties`. `timeout_seconds` bounds the whole and `broker_timeout` one broker. At
     most `max_connections` brokers are asked at a time; with more brokers each has less time if the timeout is short.
     """
     deadline = time.monotonic() + timeout_seconds

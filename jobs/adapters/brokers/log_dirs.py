@@ -124,7 +124,7 @@ def read_replica_sizes(
 
 
 def _describe_log_dirs(ask: Ask, partitions: PartitionNumbers | None) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Return a broker's response with all logs, or those of `partitions`; raise the broker's error if it refuses."""
+    """Return a broker's response with the logs of all partitions, or of `partitions`; raise its error if it refuses."""
     topics = None if partitions is None else [(topic, list(numbers)) for topic, numbers in partitions.items()]
     response = ask(DescribeLogDirsRequest(topics=topics))
     if response.error_code:  # always 0 before version 3
@@ -135,7 +135,7 @@ def _describe_log_dirs(ask: Ask, partitions: PartitionNumbers | None) -> Any:  #
 
 
 def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime, version: int = CORDONED_SINCE) -> LogDirs:
-    """Turn a broker's `DescribeLogDirsResult`s into rows; `version` is that of the response."""
+    """Turn a broker's `DescribeLogDirsResult`s into rows; `version` is the response's API version."""
     marks_cordoned = version >= CORDONED_SINCE
     logs = [
         (topic.name, log.partition_index, log_dir.log_dir, log.partition_size, log.offset_lag, log.is_future_key)

@@ -131,7 +131,7 @@ class KRaftReader:
         return {}
 
     def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
-        """Read the dynamic settings of topics from one broker, and those of each broker from itself."""
+        """Read the dynamic settings of topics from one broker, and each broker's settings from the broker itself."""
         ordered = sorted(resources)
         topics = [name for kind, name in ordered if kind == "topic"]
         broker_ids = {int(name) for kind, name in ordered if kind == "broker"}

@@ -1,7 +1,7 @@
 """Whether this Surveyor can read and write a Delta table, and how a change by another program is undone.
 
 Each table stores the version of its schema as the property `surveyor.schemaVersion`. A table without it was written by
-release 0.1.0, whose version is 1. The next command that writes all tables upgrades those of an older version in place
+release 0.1.0, whose version is 1. The next command that writes all tables upgrades tables of an older version in place
 (`Warehouse.ensure_tables`), by adding nullable columns. Tables of a later version are refused, because columns unknown
 here may have changed the meaning of the others.
 
@@ -26,7 +26,7 @@ from schemas.columns import KEY_COLUMNS, SCHEMA_VERSION, TABLE_COLUMNS
 VERSION_PROPERTY: Final = "surveyor.schemaVersion"
 
 FIRST_VERSION: Final = "1"
-"""The version of tables that store none: those of release 0.1.0."""
+"""The version of tables that store none: the tables of release 0.1.0."""
 
 PARTITION_COLUMN: Final = "cluster"
 
@@ -85,13 +85,13 @@ class Incompatibility:
 
 
 def properties_of(name: str) -> dict[str, str]:
-    """Return the properties of a table: those of Delta that Surveyor relies on, and the version of its schema."""
+    """Return the properties of a table: Delta's properties that Surveyor relies on, and the version of its schema."""
     append_only = {_APPEND_ONLY: "true"} if name in _APPEND_ONLY_TABLES else {}
     return _PROPERTIES | append_only | {VERSION_PROPERTY: str(SCHEMA_VERSION)}
 
 
 def changed_properties(name: str, table: DeltaTable) -> dict[str, str]:
-    """Return the properties that differ from those of a new table, with the values that they should have."""
+    """Return the properties that differ from a new table's properties, with the values that they should have."""
     stored = {_APPEND_ONLY: "false"} | table.metadata().configuration
     expected = {_APPEND_ONLY: "false"} | properties_of(name)
     return {key: value for key, value in expected.items() if stored.get(key) != value}

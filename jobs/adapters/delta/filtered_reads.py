@@ -108,7 +108,7 @@ def native_files(path: str) -> fs.FileSystem | None:
 
 
 def missing_files(path: str, names: Sequence[str]) -> list[str]:
-    """Return those of a table's files that do not exist."""
+    """Return the files of a table that do not exist."""
     system, root = file_system(path)
     infos = system.get_file_info([f"{root}/{name}" if root else name for name in names])
     return [name for name, info in zip(names, infos, strict=True) if info.type == fs.FileType.NotFound]

@@ -124,7 +124,7 @@ class SparkWarehouse:
         return rows.select(*SPARK_SCHEMAS[table].names).toArrow().cast(schema_of(table))
 
     def copy(self, source: str, version: int, target: str) -> None:
-        """Replace the cluster's rows of `target` by those of `source` at a version, by copying files.
+        """Replace the cluster's rows of `target` by the rows of `source` at a version, by copying files.
 
         A million similar rows (0.6 MB) took 0.01 s this way and 10 to 12 s with `replace` (alternating, warm).
         """

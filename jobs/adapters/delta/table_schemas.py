@@ -18,7 +18,7 @@ from schemas.columns import CHECKS, KEY_COLUMNS, TABLE_COLUMNS
 def schema_of(table: str) -> pa.Schema:
     """Return a table's schema for pyarrow; cached, as each takes 0.1 ms and a snapshot needs nineteen.
 
-    Comments are left out, because rows with other comments than those of an older table would be refused.
+    Comments are left out, because an older table with other comments would refuse the rows.
     """
     return pa.schema(Schema.from_json(json.dumps(_uncommented(TABLE_COLUMNS[table].json))).to_arrow())
 

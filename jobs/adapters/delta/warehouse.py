@@ -196,7 +196,7 @@ class Warehouse:
     def _has_same_rows_since(self, table: str, version: int) -> bool:
         """Return whether no commit after `version` changed a row, so that the newest version has the same rows.
 
-        An OPTIMIZE rewrites the files, and a VACUUM without retention then removes those of the versions before.
+        An OPTIMIZE rewrites the files, and a VACUUM without retention then removes the files of earlier versions.
         """
         delta = self._open(table)
         commits = delta.history(delta.version() - version)

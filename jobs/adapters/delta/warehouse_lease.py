@@ -344,7 +344,7 @@ def shown(deadline: datetime) -> str:
 
 @dataclass(slots=True)
 class SnapshotLease(WarehouseLease):
-    """The lease of snapshots; that of commits excludes no snapshot, and a snapshot no commit."""
+    """The lease of snapshots. It is independent of the lease of commits: neither excludes the other."""
 
     has_waited: bool = field(default=False, init=False)
     """Whether another process had the lease."""

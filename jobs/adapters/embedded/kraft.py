@@ -1,8 +1,8 @@
 """Kafka in KRaft mode as child processes: nodes that are broker and controller at once, without a ZooKeeper.
 
-They listen on 127.0.0.1 only and run from the same jars as the brokers with ZooKeeper, or from those of another version
-of Kafka. A node's folder is formatted before its first start (`kafka.tools.StorageTool`), with one cluster id for all
-nodes of the quorum.
+They listen on 127.0.0.1 only and run from the same jars as the brokers with ZooKeeper, or from the jars of another
+version of Kafka. A node's folder is formatted before its first start (`kafka.tools.StorageTool`), with one cluster id
+for all nodes of the quorum.
 """
 
 import subprocess
@@ -108,7 +108,7 @@ class EmbeddedKRaftNode(KafkaServer):
 
 
 class KRaftController(EmbeddedKRaftNode):
-    """A node with the role controller only; its port is that of the listener for controllers."""
+    """A node with the role controller only; its port is the port of the listener for controllers."""
 
     def properties(self) -> dict[str, str]:
         of_node = super().properties()

@@ -188,7 +188,7 @@ class KafkaServer(Server):
         return [*java, "kafka.Kafka", str(config)]
 
     def _java(self) -> tuple[list[str], Path]:
-        """Write the settings and those of the log; return the java that runs Kafka's classes, and the settings."""
+        """Write the settings of server and log; return the java that runs Kafka's classes, and the settings."""
         lines = (f"{name}={value}\n" for name, value in self.properties().items())
         config = write_file(self.folder / "server.properties", "".join(lines))
         logging = write_file(self.folder / "log4j.properties", LOG4J)

@@ -55,7 +55,7 @@ class GssapiExchange:
         return token or b""
 
     def _accept(self, context: "gssapi.SecurityContext", wrapped: bytes) -> bytes:
-        """Choose no security layer; without an authorization id the service takes that of the ticket."""
+        """Choose no security layer; without an authorization id the service takes the ticket's id."""
         offer = context.unwrap(wrapped).message
         if len(offer) != _OFFER_BYTES or not offer[0] & NO_LAYER:
             raise KerberosError(f"{self._host} requires a security layer, which Kafka and ZooKeeper do not support")

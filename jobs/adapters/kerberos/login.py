@@ -3,7 +3,7 @@
 Corresponds to `KerberosLogin` and Java's `Krb5LoginModule`, whose options are read from the properties files that
 Kafka's own tools use. With a keytab, tickets are in memory only. They are obtained without `kinit`, and again when half
 of their lifetime is over, so a command may run longer than a ticket is valid. A ticket cache is read for each
-connection, and some other program renews it. The realm and its KDC are those of krb5.conf (KRB5_CONFIG).
+connection, and some other program renews it. The realm and its KDC come from krb5.conf (KRB5_CONFIG).
 """
 
 import shlex
@@ -213,9 +213,9 @@ def ticket_failure(environment: Mapping[str, str]) -> str | None:
 def login_of(values: Mapping[str, str], file: str, section: str, service: str) -> KerberosLogin:
     """Return the login of a properties file, `file` in messages.
 
-    `section` is that of a JAAS file, and `service` the service's name unless the file sets it. Raise UsageError for a
-    file that does not say who logs in, and MissingError without the library. There is one login for each principal in
-    a process, so that connections share its tickets.
+    `section` is a section of a JAAS file, and `service` the service's name unless the file sets it. Raise UsageError
+    for a file that does not say who logs in, and MissingError without the library. There is one login for each
+    principal in a process, so that connections share its tickets.
     """
     module = login_module(values, file, section)
     options: Mapping[str, str] = {}

@@ -87,7 +87,7 @@ def read_metadata_version(session: Session) -> int | None:
 
 
 def read_moves(session: Session, keys: Iterable[Key] | None = None) -> Reassignments:
-    """Return the running reassignments by partition, all or those of some partitions.
+    """Return the running reassignments by partition, for all or some partitions.
 
     Raise RefusedReadError if they are not listed.
     """

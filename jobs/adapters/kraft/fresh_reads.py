@@ -35,7 +35,7 @@ _PAUSE_SECONDS: Final = 0.5
 class FreshReads:
     """Reads from a broker that has caught up with the quorum, and from another such broker if that one fails.
 
-    `settings` are those of `read_properties`.
+    `settings` come from `read_properties`.
     """
 
     addresses: Sequence[str]

@@ -38,8 +38,8 @@ from schemas.znode_codecs import Assignment, MalformedZnodeError, UnreadPartitio
 SETTLING_SECONDS: Final = 0.1
 MAX_READINGS: Final = 20
 """The controller lists reassignments, and a broker describes partitions from its copy, which it applies milliseconds
-after the controller. So each partition is read until two readings of it, this far apart, are the same. If all had to be
-the same at once, those of a large wave never were, as some of it is complete every moment.
+after the controller. So each partition is read until two readings of it, this far apart, are the same. The
+reassignments of a large wave would never all be the same at once, because some complete at every moment.
 """
 
 NOT_READ: Final = "it changed while it was read, or its reassignment is not listed"

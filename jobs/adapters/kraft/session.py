@@ -63,7 +63,7 @@ class Session:
     quorum_fault: str | None
     """Reason why the quorum cannot be described, None if it can."""
     has_controller: bool
-    """Whether the broker is in contact with the quorum's leader, to which it forwards requests."""
+    """Whether the broker is in contact with the quorum's leader; it forwards requests there."""
 
     @property
     def may_not_describe_cluster(self) -> bool:
@@ -87,7 +87,7 @@ class Session:
 def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: Callable[[Session], T]) -> T:
     """Return what `read` returns for the first broker that answers all its requests.
 
-    `settings` are those of `read_properties`. A broker for which `read` raises StaleMetadataError is used only if no
+    `settings` come from `read_properties`. A broker for which `read` raises StaleMetadataError is used only if no
     other one answers, like one without contact to the quorum's leader. Raise UnreadableError if no broker answers, and
     UsageError if the cluster keeps its metadata in ZooKeeper.
     """
@@ -184,7 +184,7 @@ def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
 
 
 def _voter(state: Any, leader: Any | None) -> Voter:  # noqa: ANN401 - kafka-python is untyped
-    """Return a voter; its lag, in offsets and milliseconds, is that of kafka-metadata-quorum."""
+    """Return a voter; its lag, in offsets and milliseconds, is computed as by kafka-metadata-quorum."""
     return Voter(
         voter_id=state.replica_id,
         log_end_offset=_known(state.log_end_offset),

@@ -241,7 +241,7 @@ def _moves_when_read(
 
 
 def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> Reassignments | None:
-    """Return the running reassignments, all or those of some partitions; None if this client may not list them.
+    """Return the running reassignments, for all or some partitions; None if this client may not list them.
 
     Raise StaleMetadataError for any other refusal, as of a controller that was just replaced; then try again.
     """
@@ -254,7 +254,7 @@ def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> Reas
 
 
 def torn_between(before: Reassignments | None, after: Reassignments | None) -> set[str]:
-    """Return the topics whose reassignments differ between two lists, of which either may be unknown."""
+    """Return the topics whose reassignments differ between two lists; either list may be unknown."""
     old, new = before or {}, after or {}
     return {key[0] for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 

@@ -203,7 +203,7 @@ class Connection:
                     await self.writer.drain()
 
     def close(self) -> None:
-        """Close the connection, and that of its relay, at once."""
+        """Close the connection and the relay's connection at once."""
         if self._relay is not None:
             self._relay.close()
         self.writer.transport.abort()

@@ -34,7 +34,7 @@ RESERVED_FILES: Final = 512
 """Open files that connections leave to the process, for ZooKeeper, the brokers and the tables."""
 
 FILES_PER_CONNECTION: Final = 2
-"""Open files that a connection needs: its own, and that of its relay to a broker."""
+"""Open files that a connection needs: one for itself, and one for its relay to a broker."""
 
 MAX_LARGE_REQUESTS: Final = 16
 MAX_LARGE_REQUESTS_PER_ADDRESS: Final = 2

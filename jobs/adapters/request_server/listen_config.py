@@ -1,8 +1,9 @@
 """Addresses that receive brokers' requests, and accepted clients: `--listen`, `--advertise`, `--listen-config`.
 
 Corresponds to `listeners`, `advertised.listeners` and the settings of `SslConfigs` and `BrokerSecurityConfigs`. Keys of
-PEM files are those of the other configuration files. An address with the name of a listener, `CLIENTS://HOST:PORT`, is
-for the clients of that listener of the brokers; its settings have the prefix `listener.name.clients.`, as in Kafka.
+PEM files have the same names as in the other configuration files. An address with the name of a listener,
+`CLIENTS://HOST:PORT`, is for the clients of that listener of the brokers; its settings have the prefix
+`listener.name.clients.`, as in Kafka.
 """
 
 import difflib
@@ -225,7 +226,7 @@ def _clients_security(file: Path | None, values: Mapping[str, str], protocol: st
 
 
 def _listener_values(file: Path | None, values: Mapping[str, str], listener: str) -> dict[str, str]:
-    """Return the values of a listener without its prefix, and those of the file that it shares with brokers.
+    """Return the values of a listener without its prefix, and the values of the file that it shares with brokers.
 
     It shares certificate and authorities, unless it has its own, and the mechanisms. It has its own security protocol,
     users, and `ssl.client.auth`, so that no client is accepted that is not meant.

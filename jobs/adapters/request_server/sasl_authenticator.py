@@ -37,7 +37,7 @@ MAX_NAME_BYTES: Final = 250
 
 
 def require_allowed(security: Security, principal: str) -> None:
-    """Raise AuthenticationError unless a principal is among those of the listener; one of clients accepts all."""
+    """Raise AuthenticationError unless the listener accepts the principal; a listener of clients accepts all."""
     if not (security.is_for_clients or principal in security.principals):
         raise AuthenticationError(f"{principal} is not among {PRINCIPALS} of {OPTION}")
 
@@ -49,7 +49,7 @@ def authenticate_response(version: int, error: int, message: str | None, data: b
 
 
 def failed_response(version: int) -> ApiMessage:
-    """Return the response to a client that is not authenticated. Like that of Kafka, it has no reason."""
+    """Return the response to a client that is not authenticated. Like Kafka's response, it has no reason."""
     return authenticate_response(version, _SASL_FAILED, "Authentication failed")
 
 
@@ -116,7 +116,7 @@ class SaslAuthenticator:
         return None
 
     def _client_credential(self, user: str, mechanism: str) -> ScramCredential | None:
-        """Return the credential of any user. A name that cannot be part of a path in ZooKeeper is that of no user."""
+        """Return the credential of any user. If a name cannot be part of a path in ZooKeeper, no user has it."""
         is_part_of_path = 0 < len(user.encode()) <= MAX_NAME_BYTES and user not in {".", ".."}
         return self.credentials(user, mechanism) if is_part_of_path else None
 

@@ -47,7 +47,7 @@ class RequestServer:
     endpoints: list[Endpoint] = field(default_factory=list)
     """Announced to brokers: listener, security protocol and advertised address of each binding, once it listens.
 
-    The listener is that of `Binding.listener`.
+    The listener is `Binding.listener`.
     """
     warnings: ClientWarnings = field(default_factory=ClientWarnings)
     _for_brokers: ConnectionContext = field(init=False)
@@ -64,7 +64,7 @@ class RequestServer:
 
     @property
     def quotas(self) -> ConnectionQuotas:
-        """Those of the connections of brokers."""
+        """Quotas of the connections of brokers."""
         return self._for_brokers.quotas
 
     def _context(self, share: float) -> ConnectionContext:

@@ -88,7 +88,7 @@ class LiveReading:
     configs: Mapping[str, TopicOverrides]
     partitions: pa.Table
     quarantine: Sequence[QuarantinedZnode]
-    """All rows of QUARANTINE, those of `metadata` included."""
+    """All rows of QUARANTINE, including the rows of `metadata`."""
     throttle_rates: Mapping[str, Mapping[str, str]]
     """Throttle rates by broker or DEFAULT_ENTITY."""
     unread_broker_configs: Mapping[str, str]

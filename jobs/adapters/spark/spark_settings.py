@@ -1,4 +1,4 @@
-"""Settings of Spark sessions: those of every session, of small clusters, and of a JVM that lives for one command."""
+"""Settings of Spark sessions: for every session, for small clusters, and for a JVM that lives for one command."""
 
 from pathlib import Path
 from typing import Final

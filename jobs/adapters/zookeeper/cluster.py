@@ -201,9 +201,9 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
 
 
 def _quotas_and_credentials(client: KazooClient) -> Iterator[Znode]:
-    """Yield the config znodes of users, clients and IP addresses, including those of the clients of a user.
+    """Yield the config znodes of users, clients and IP addresses, including the znodes of a user's clients.
 
-    Those that only brokers may list or read, as Kafka sets for users, yield nothing or no data.
+    Znodes that only brokers may list or read, as Kafka sets for users, yield nothing or no data.
     """
     folders = [f"/config/{kind}" for kind in ("users", "clients", "ips")]
     paths = _below(client, folders)
@@ -252,7 +252,7 @@ def topics_to_delete(client: KazooClient) -> list[str]:
 
 
 def brokers_and_deletions(client: KazooClient, broker_ids: Iterable[int]) -> tuple[dict[int, int], list[str]]:
-    """Return the broker epochs of those of these brokers that are registered, and the topics queued for deletion.
+    """Return the broker epochs of the registered brokers among these, and the topics queued for deletion.
 
     Return what `broker_epochs` and `topics_to_delete` return, and wait for ZooKeeper once instead of three times.
     """

@@ -159,8 +159,9 @@ def lease_refusal(client: KazooClient, config: Path | None) -> LeaseRefusal | No
 def _create(client: KazooClient, path: str, data: bytes, *, dry: bool = False) -> bool:
     """Try to create an ephemeral znode below /surveyor; return False if an ACL forbids that.
 
-    /surveyor is created with it, or not at all. Its ACL is that of Kafka's znodes. If the brokers' user is another one
-    than ours, our user is added. With `dry` a check that always fails ends the multi, so nothing is created.
+    /surveyor is created with it, or not at all. Its ACL is the same as for Kafka's znodes. If the brokers' user is
+    another one than ours, our user is added. With `dry` a check that always fails ends the multi, so nothing is
+    created.
     """
     parent_exists = await_result(client.exists_async(_PARENT)) is not None
     acl = kafka_acl(client) or OPEN_ACL_UNSAFE

@@ -216,7 +216,7 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
 
 
 def _elections(version: int, errors: Mapping[Key, ApiError], error_of_all: ApiError = OK) -> ApiMessage:
-    """Return the response to ElectLeaders; in version 0 it has no error but those of partitions."""
+    """Return the response to ElectLeaders; in version 0 it has errors of partitions only."""
     by_topic = defaultdict[str, list[ApiMessage]](list)
     for (topic, partition), error in sorted(errors.items()):
         fields = error_fields(error)

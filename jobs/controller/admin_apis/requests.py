@@ -96,7 +96,7 @@ class AdminApiContext:
     configs: Callable[[], Sequence[BrokerConfig]]
     """The settings of the brokers."""
     protocol: Callable[[], Protocol | None]
-    """The earliest protocol version of the brokers, None if that of a broker is unknown."""
+    """The earliest protocol version of the brokers, None if a broker's version is unknown."""
     wake: Callable[[], None]
     """Starts a cycle."""
     refusal: ApiError | None = None

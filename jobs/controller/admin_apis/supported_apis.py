@@ -85,9 +85,9 @@ WAITING: Final = COMMANDS.keys() - {LIST_REASSIGNMENTS}
 def refusal_of(api: int, caller: Caller, authorizer: str | None, *, is_served: bool = True) -> ApiError | None:
     """Return the response to a client for which nothing is carried out, None if its requests are served.
 
-    `authorizer`: that of the brokers, None if it is not known. `is_served`: whether clients log in at this address as
-    at the brokers. `kafka-topics --describe` continues without a list of
-    reassignments only if the client is not authorized (`TopicCommand.listAllReassignments`).
+    `authorizer`: the brokers' authorizer, None if it is not known. `is_served`: whether clients log in at this address
+    as at the brokers. `kafka-topics --describe` continues without a list of reassignments only if the client is not
+    authorized (`TopicCommand.listAllReassignments`).
     """
     reason = _reason_to_refuse(caller, authorizer, is_served=is_served) if api in COMMANDS else None
     if reason is None:

@@ -1,8 +1,8 @@
 """AlterPartition, AllocateProducerIds and ControlledShutdown as messages: kio's entities in and out.
 
 Corresponds to `KafkaApis.handleAlterPartitionRequest`, `handleAllocateProducerIdsRequest` and
-`handleControlledShutdownRequest`. The versions are those of Kafka 2.7 to 3.9: topics have a name in AlterPartition
-before version 2 and an id afterwards, members of an ISR have broker epochs from version 3 on.
+`handleControlledShutdownRequest`. The supported versions are the versions of Kafka 2.7 to 3.9: topics have a name in
+AlterPartition before version 2 and an id afterwards, members of an ISR have broker epochs from version 3 on.
 """
 
 from collections.abc import Callable, Collection, Mapping

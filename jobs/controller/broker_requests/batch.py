@@ -143,7 +143,7 @@ class BrokerRequestBatch:
         return self._retry_stops(broker, by_api[STOP_REPLICA])
 
     def _retry_stops(self, broker: int, notices: Sequence[Notice]) -> set[Key]:
-        """Forget that these StopReplica were sent; send those of a drained broker again immediately."""
+        """Forget that these StopReplica were sent; resend the StopReplica of a drained broker immediately."""
         drained = []
         for notice in notices:
             key = key_of(notice)

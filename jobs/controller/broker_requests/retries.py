@@ -97,7 +97,7 @@ class RetryQueue:
     def on_response(self, response: BrokerResponse, errors: Sequence[int]) -> None:
         """Record the errors of a response, or remove what it accepts.
 
-        The response must belong to the present registration; `errors` are those of the response.
+        The response must belong to the present registration; `errors` are the errors in the response.
         """
         broker = response.broker_id
         if broker not in self._backoffs and not (response.error or any(errors)):

@@ -179,7 +179,7 @@ class AdminCommit:
         return reassignments_of(self.commit_log.plan)
 
     def _wait(self, moves: Sequence[Change]) -> None:
-        """Wait until those of these reassignments are complete that have not ended yet."""
+        """Wait until the reassignments that have not ended yet are complete."""
         waited = [move for move in moves if move.place not in self._ended]
         if not waited:
             return

@@ -86,7 +86,7 @@ class ControllerClient(Protocol):
 
 Send = Callable[[Sequence[PlanRow]], Codes]
 Requests = Iterable[tuple[Sequence[PlanRow], Send]]
-"""The changes of each request, and the function that sends one for those of them that are still due."""
+"""The changes of each request, and the function that sends a request for the changes that are still due."""
 
 Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
 """Reads again what changes depend on; returns those that are still due, and records the outcomes of the others."""

@@ -127,7 +127,7 @@ def clear_leftover_throttles(
 ) -> None:
     """Clear the throttles that other plans have left behind.
 
-    Call this only while no replicas move but those of this plan.
+    Call this only while no replicas move except this plan's.
     """
     for other in other_throttled_plans(warehouse, plan_id):
         report(events.ThrottleLeftBehind(other))

@@ -1,4 +1,4 @@
-"""Replicas that a commit deletes: those of topics queued for deletion, and those that a reassignment removes.
+"""Replicas that a commit deletes: replicas of topics queued for deletion, and replicas that a reassignment removes.
 
 Brokers are notified twice: first all of them of the new state, then the brokers that hold such a replica, to delete it.
 Corresponds to `TopicDeletionManager.onTopicDeletion` and `onPartitionDeletion`, and to
@@ -60,7 +60,7 @@ def notices_before_deletion(
 
 
 def deletion_notices(changes: Sequence[Change], deletions: Sequence[Operation], live: Collection[int]) -> list[Notice]:
-    """Notices that delete replicas: those that left by `changes`, and those of the topics to delete."""
+    """Notices that delete replicas: replicas that left by `changes`, and replicas of the topics to delete."""
     stops = (notice for notice in notices_for(changes, live) if notice.delete_partition)
     return [*stops, *_notices(deletions, live, delete=True)]
 

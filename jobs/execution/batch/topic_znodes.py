@@ -41,7 +41,7 @@ MAX_ZNODE_BYTES: Final = 1_000_000
 
 @dataclass(slots=True)
 class TopicZnodes:
-    """The topics that a plan creates, and those to which it adds partitions."""
+    """The topics that a plan creates or adds partitions to."""
 
     creations: dict[str, Operation]
     planned: dict[str, dict[int, list[int]]]

@@ -75,7 +75,7 @@ class PlacementRequest:
 class PlacementResult:
     """The result: targets with reasons and waves, rejections of partitions not considered, and figures.
 
-    `given_up`: racks of which every broker is emptied or dead. `may_hold`: the brokers that may be given replicas.
+    `given_up`: racks whose brokers are all emptied or dead. `may_hold`: the brokers that may be given replicas.
     `waves`: number of waves of the moves.
     """
 
@@ -227,7 +227,7 @@ def _with_reason(topic: pa.Array, partition: pa.Array, code: str, reason: str) -
 
 
 def _concerned_brokers(unknown: AbstractSet[int], partitions: Partitions, placement: Placement) -> list[int]:
-    """Return those of the brokers that hold a replica of a changed partition."""
+    """Return the brokers that hold a replica of a changed partition."""
     return sorted(unknown & set(np.unique(partitions.replicas[placement.changed]).tolist()))
 
 

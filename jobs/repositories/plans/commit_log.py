@@ -90,7 +90,7 @@ class CommitLog:
         return row.status in CLOSED
 
     def append_now(self, outcomes: Iterable[RowOutcome]) -> None:
-        """Append outcomes that do not belong to the plan's own changes, such as those of a cancellation."""
+        """Append outcomes that do not belong to the plan's own changes, such as the outcomes of a cancellation."""
         self._rows.append(outcomes)
 
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
@@ -98,7 +98,7 @@ class CommitLog:
         self._rows.append([AuditEntry(step, message, outcome=outcome)])
 
     def set_preflight_outcomes(self, settled: Sequence[RowOutcome]) -> None:
-        """Replace the outcomes by those of changes that need no write."""
+        """Replace the outcomes by the outcomes of changes that need no write."""
         self.outcomes = [*settled]
         self.already_decided = len(self.of(Outcome.APPLIED))
 

@@ -2,7 +2,7 @@
 
 Callers give typed values, a `RowOutcome` for each change of a plan and an `AuditEntry` for any other action. All rows
 of the table are built here, and only appended. Commands append them at once. The resident controller buffers them and
-appends those of many cycles together (`jobs.controller.write_behind`), as it does with its plans.
+appends the rows of many cycles together (`jobs.controller.write_behind`), as it does with its plans.
 """
 
 from collections.abc import Iterable, Sequence

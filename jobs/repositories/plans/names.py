@@ -100,7 +100,7 @@ def refuse_older(plan: PlanRecord, name: str, newest: int) -> None:
 
 
 def refuse_refresh(plan: PlanRecord, name: str) -> NoReturn:
-    """Raise RefusedError, because the snapshot that --refresh takes is newer than that of any stored plan."""
+    """Raise RefusedError, because the snapshot that --refresh takes is newer than the snapshot of any stored plan."""
     raise RefusedError(
         f"{_name_taken(plan, name)}, and --refresh would plan on a newer one: no snapshot was taken, "
         f"nothing was planned. Give another --name, or {REPLACE_NAME_HINT}",

@@ -56,7 +56,7 @@ class InMemoryRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHeader:
-    """A plan's metadata; `broker_epochs` are those of the live brokers."""
+    """A plan's metadata; `broker_epochs` are the epochs of the live brokers."""
 
     kind: PlanKind
     parameters: dict[str, Any]

@@ -79,7 +79,7 @@ def bars(title: str, series: Sequence[str], groups: Sequence[Group]) -> None:
 
 
 class Share(NamedTuple):
-    """A point of a line; the fields are those of the chart's encoding."""
+    """A point of a line; the fields are named as in the chart's encoding."""
 
     snapshot: int
     what: str
@@ -104,7 +104,7 @@ def lines(title: str, shares: Sequence[Share], series: Sequence[str]) -> None:
 
 
 class LeaderCount(NamedTuple):
-    """A cell of the heat map; the fields are those of the chart's encoding."""
+    """A cell of the heat map; the fields are named as in the chart's encoding."""
 
     broker: int
     snapshot: int

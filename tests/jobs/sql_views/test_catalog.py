@@ -52,7 +52,7 @@ def test_trino_registers_tables_by_a_procedure(surveyor: Surveyor) -> None:
         ("--schema a.b.c", "expected SCHEMA or CATALOG.SCHEMA"),
         ("--schema a`b", "expected SCHEMA or CATALOG.SCHEMA"),
         ("--dialect trino", "expected CATALOG.SCHEMA, as delta.surveyor"),
-        ("--dialect trino --schema delta.surveyor --apply", "run it by Trino's client"),
+        ("--dialect trino --schema delta.surveyor --apply", "run it with Trino's client"),
     ],
 )
 def test_what_cannot_be_registered(
