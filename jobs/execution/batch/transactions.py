@@ -177,7 +177,7 @@ def _assignment_write(changes: Sequence[Change], znodes: ZnodeReads) -> Iterator
 
 
 def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:
-    """Return the topic version to check: the current one if the topic has the planned partitions, else the planned one."""
+    """Return the topic version to check: the current one if the topic has the planned partitions, else as planned."""
     grown = topic.stat is None or topics.grown(change.topic, topic.data) is not None
     return int(change.topic_znode_version) if grown or topic.version is None else topic.version
 
