@@ -32,8 +32,8 @@ class Sentence:
     def render(self, **details: Any) -> str:  # noqa: ANN401 - numbers, texts and lists
         """Return the sentence with these details.
 
-        >>> Sentence("gone from the ISR: {gone:ids}; broker {leader} leads").render(gone=[1, 2], leader=3)
-        'gone from the ISR: 1, 2; broker 3 leads'
+        >>> Sentence("removed from the ISR: {gone:ids}; broker {leader} leads").render(gone=[1, 2], leader=3)
+        'removed from the ISR: 1, 2; broker 3 leads'
         """
         for name in self._lists:
             details[name] = ", ".join(map(str, details[name]))
@@ -76,12 +76,12 @@ NO_REPLICA_ALIVE: Final = Sentence("no replica is alive: {replicas:ids}")
 ISR_EMPTY: Final = Sentence("no replica is in sync: the ISR is empty")
 ISR_CANNOT_LEAD: Final = Sentence("no in-sync replica can lead: ISR {isr:ids}")
 ALIVE_NOT_ELECTABLE: Final = Sentence("; alive but cannot be elected: {survivors:ids}")
-ISR_GONE: Final = Sentence("no in-sync replica is alive: gone are {gone:ids}")
-ISR_SHRINKS: Final = Sentence("gone from the ISR: {gone:ids}")
+ISR_GONE: Final = Sentence("no in-sync replica is alive: ISR {gone:ids}")
+ISR_SHRINKS: Final = Sentence("removed from the ISR: {gone:ids}")
 LEADER_RESTARTED: Final = Sentence("its leader has restarted, and no other replica is in sync")
 NO_LEADER: Final = Sentence("no leader")
 LEADERS_LOG_DIR_FAILED: Final = Sentence("the log dir of broker {leader} failed")
-LEADER_GONE: Final = Sentence("broker {leader} is gone")
+LEADER_GONE: Final = Sentence("broker {leader} is not alive")
 UNCLEAN_ELECTED: Final = Sentence("; unclean election of {leader} may lose data")
 IN_SYNC_ELECTED: Final = Sentence("; first live in-sync replica is {leader}")
 
