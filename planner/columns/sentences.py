@@ -44,8 +44,8 @@ def _columns(words: Sentence, details: Mapping[str, Column]) -> Iterator[Column]
 def sentence_sql(words: Sentence, **details: str) -> str:
     """Return SQL for the sentence with these details, which are SQL as well.
 
-    >>> sentence_sql(Sentence("broker {leader} is not alive"), leader="leader")
-    "concat('broker ', string(leader), ' is not alive')"
+    >>> sentence_sql(Sentence("broker {leader} is not live"), leader="leader")
+    "concat('broker ', string(leader), ' is not live')"
     """
     return f"concat({', '.join(_expressions(words, details))})"
 

@@ -73,7 +73,7 @@ def _many() -> list[Row]:
         _change("busy" if number % 3 else "quiet", number, [1, 2, 3], [4, 2, 3], reason=f"to broker {4 + number % 2}")
         for number in range(MANY - 1)
     ]
-    elected = {"action": Action.ELECT.value, "leader_after": 2, "isr_after": [2, 3], "reason": "broker 1 is not alive"}
+    elected = {"action": Action.ELECT.value, "leader_after": 2, "isr_after": [2, 3], "reason": "broker 1 is not live"}
     return [*moves, _change("quiet", MANY, [1, 2, 3], [1, 2, 3], **elected)]
 
 
@@ -122,7 +122,7 @@ def test_then_sums_by_broker_and_reason(surveyor: Surveyor) -> None:
     assert [line for line in lines if " times: " in line or " time: " in line] == [
         "  60 times: to broker 4",
         "  59 times: to broker 5",
-        "  1 time: broker 1 is not alive",
+        "  1 time: broker 1 is not live",
     ]
 
 
@@ -267,10 +267,10 @@ def test_a_change_in_a_line() -> None:
         leader_after=5,
         isr_before=[2, 5],
         isr_after=[5],
-        reason="broker 2 is not alive",
+        reason="broker 2 is not live",
     )
 
-    assert change_line(change) == "~ orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is not alive"
+    assert change_line(change) == "~ orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is not live"
 
 
 @pytest.mark.parametrize(

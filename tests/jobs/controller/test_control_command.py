@@ -48,7 +48,7 @@ def test_dry_run_shows_due_changes_without_writing(tree: KafkaTree, surveyor: Su
 
     assert ran.code == 0
     assert "2 changes are due; nothing was written" in ran.stdout
-    assert "orders-0: elect: broker 7 is not alive; first live in-sync replica is 1" in ran.stdout
+    assert "orders-0: elect: broker 7 is not live; first live in-sync replica is 1" in ran.stdout
     assert "auto-0: create" in ran.stdout
     assert tree.dump() == before
 

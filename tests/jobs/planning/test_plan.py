@@ -169,7 +169,7 @@ def test_reconcile_after_a_death(surveyor: Surveyor, tree: KafkaTree) -> None:
     ran = surveyor("plan", "reconcile", "--detailed-exitcode")
     assert ran.code == 10
     assert (
-        "orders-2  leader 2→0  isr [2,0,1]→[0,1]  broker 2 is not alive; first live in-sync replica is 0" in ran.stdout
+        "orders-2  leader 2→0  isr [2,0,1]→[0,1]  broker 2 is not live; first live in-sync replica is 0" in ran.stdout
     )
     assert surveyor.rows("changes", "partition", "action", "requires_live", "requires_dead", "leader_and_isr_to") == [
         (0, "shrink_isr", [0], [2], [0, 1]),

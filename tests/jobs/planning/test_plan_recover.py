@@ -109,7 +109,7 @@ def test_unclean_is_dry_then_written_for_the_one_named(surveyor: Surveyor, tree:
 
     state = tree.state("orders", 0)
     assert (state.leader, state.isr, state.leader_epoch, state.leader_recovery_state) == (1, [1], 8, 1)
-    assert "orders-0  leader 2→1  isr [2]→[1]  broker 2 is not alive; unclean election may lose" in plan.stdout
+    assert "orders-0  leader 2→1  isr [2]→[1]  broker 2 is not live; unclean election may lose" in plan.stdout
     assert "rejected orders-1  NOT_OFFLINE" in plan.stdout
     *_, warning, review, apply = plan.stdout.splitlines()
     assert warning.strip().startswith("warning: 1 partition may lose data")
@@ -124,7 +124,7 @@ def test_clean_needs_no_permission(past: Surveyor, tree: KafkaTree) -> None:
     _state(tree, [2, 0], epoch=7)
     past.json("snapshot")
     plan = past("plan", "recover")
-    assert "orders-0  leader 2→0  isr [2,0]→[0]  broker 2 is not alive; first live in-sync replica is 0" in plan.stdout
+    assert "orders-0  leader 2→0  isr [2,0]→[0]  broker 2 is not live; first live in-sync replica is 0" in plan.stdout
 
 
 def test_state_that_vanished_is_not_new(past: Surveyor, tree: KafkaTree) -> None:

@@ -100,9 +100,9 @@ def test_reconcile_elects_past_them(spark: SparkSession) -> None:
     taken = {"topic": "t", "action": Action.TAKE_OFFLINE, "leader_after": NO_LEADER, "requires_live": [1]}
     others = [
         {**taken, "partition": 3, "isr_after": [1], "requires_dead": []}
-        | {"reason": f"no in-sync replica is alive: ISR 1; {SAID}"},
+        | {"reason": f"no in-sync replica is live: ISR 1; {SAID}"},
         {**taken, "partition": 7, "isr_after": [7, 1], "requires_dead": [7]}
-        | {"reason": f"no in-sync replica is alive: ISR 7, 1; {SAID}"},
+        | {"reason": f"no in-sync replica is live: ISR 7, 1; {SAID}"},
         {"topic": "t", "partition": 5, "action": Action.SHRINK_ISR, "leader_after": 2, "isr_after": [2]}
         | {"requires_live": [2, 1], "requires_dead": [], "reason": f"removed from the ISR: 1; {SAID}"},
         {"topic": "t", "partition": 6, "action": Action.SHRINK_ISR, "leader_after": 2, "isr_after": [2]}

@@ -244,7 +244,7 @@ def test_a_change_says_everything(spark: SparkSession) -> None:
             "leader_and_isr_to": [3, 2],
             "requires_live": [3],
             "requires_dead": [7],
-            "reason": "broker 7 is not alive; first live in-sync replica is 3",
+            "reason": "broker 7 is not live; first live in-sync replica is 3",
         },
         before
         | {
@@ -261,7 +261,7 @@ def test_a_change_says_everything(spark: SparkSession) -> None:
             "leader_and_isr_to": [2],
             "requires_live": [2],
             "requires_dead": [7],
-            "reason": "broker 7 is not alive; unclean election of 2 may lose data",
+            "reason": "broker 7 is not live; unclean election of 2 may lose data",
         },
         before
         | {
@@ -315,7 +315,7 @@ def test_a_change_says_everything(spark: SparkSession) -> None:
             "leader_and_isr_to": [1],
             "requires_live": [],
             "requires_dead": [7, 8],
-            "reason": "no in-sync replica is alive: ISR 7, 8",
+            "reason": "no in-sync replica is live: ISR 7, 8",
         },
     ]
     assert_changes(reconcile_changes(*RuleInput(partitions, TOPICS, LIVE, OPAQUE).frames_and_configs(spark)), expected)

@@ -71,7 +71,7 @@ def test_kafka_takes_a_worse_one(spark: SparkSession) -> None:
         "requires_live": [2],
         "requires_dead": [3],
         "reason": (
-            "broker 3 is gone; unclean election may lose what was acknowledged after 2026-11-21 12:04:00 UTC; "
+            "broker 3 is not live; unclean election may lose what was acknowledged after 2026-11-21 12:04:00 UTC; "
             "ranked: 2 (in sync until snapshot 4, leader epochs since: 2), "
             "1 (in sync until snapshot 1, leader epochs since: 3; Kafka's choice)"
         ),
