@@ -22,7 +22,7 @@ NO_VERSION: Final = -1
 """Version of a znode that must not exist yet."""
 
 UNKNOWN_VERSION: Final = -2
-"""Version of a znode whose ACL does not let this client read it; no znode has it, so no write that checks it succeeds.
+"""Version of a znode whose ACL denies this client read access. No znode has it: every write that checks it fails.
 """
 
 UNKNOWN_EPOCH: Final = -1

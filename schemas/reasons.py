@@ -231,7 +231,7 @@ MOVED_THEN: Final = Sentence("snapshot {snapshot} was taken during its reassignm
 # faults of targets
 UNKNOWN_TAKE_SNAPSHOT: Final = Sentence("no such partition in the snapshot: take a new one if it is newer")
 NO_REPLICAS: Final = Sentence("no replicas")
-FACTOR_CHANGES: Final = Sentence("replication factor {now} → {then}: not asked for")
+FACTOR_CHANGES: Final = Sentence("replication factor {now} → {then}: not requested")
 DUPLICATE_BROKER: Final = Sentence("names a broker twice: {target:ids}")
 ADDS_DEAD: Final = Sentence("adds brokers not alive in the snapshot: {dead:ids}")
 MIN_ISR_UNREACHABLE: Final = Sentence("{count} {noun} can never reach min.insync.replicas={min_isr}")
@@ -535,10 +535,10 @@ REPLICAS_UNREACHABLE: Final = Sentence("unreachable replicas on brokers {brokers
 # requests of admin clients to the resident controller
 NOT_HOSTED: Final = Sentence("This server does not host this topic-partition.")
 NOT_COMPLETE_IN_TIME: Final = Sentence(
-    "not complete in time; Surveyor continues with it, and `surveyor status` says what it waits for"
+    "not complete in time; Surveyor continues with it, and `surveyor status` shows what it waits for"
 )
 ZNODE_CHANGED: Final = Sentence("its znode changed during each attempt to write it; ask again")
-ADMIN_REQUEST_WAITS: Final = Sentence("the request waits; `surveyor status` says for what")
+ADMIN_REQUEST_WAITS: Final = Sentence("the request waits; `surveyor status` shows for what")
 USE_COMMAND: Final = Sentence("Surveyor is the controller, and {reason}: use `surveyor {command}`")
 SERVES_BROKERS_ONLY: Final = Sentence("at a listener with {protocol} it serves brokers only")
 SERVES_NO_CLIENTS: Final = Sentence(

@@ -105,7 +105,7 @@ class SecurityCounts(Struct, frozen=True, kw_only=True):
 
 
 class Broker(TableRow, frozen=True, kw_only=True):
-    """One row of BROKERS. If the registration is not understood, only id, epoch and version are known."""
+    """One row of BROKERS. If the registration cannot be decoded, only id, epoch and version are known."""
 
     TABLE = "brokers"
     snapshot_id: int | None = None
@@ -339,7 +339,7 @@ class ThrottledConfig(TableRow, frozen=True, kw_only=True):
 class LeaseRecord(TableRow, frozen=True, kw_only=True):
     """One row of LEASES, a lease of a cluster without ZooKeeper, or of snapshots on a store without locks.
 
-    `holder` is a `schemas.lease_holder.LeaseHolder`, whose command says which of the two it is.
+    `holder` is a `schemas.lease_holder.LeaseHolder`, whose command shows which of the two it is.
     """
 
     TABLE = "leases"

@@ -10,7 +10,7 @@ DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker 
 """Start of the part of a reason that names a drained broker as leader; the broker id follows."""
 
 LINES_SHOWN: Final = 50
-"""Lines of a list that are printed unless everything is asked for."""
+"""Lines of a list that are printed unless everything is requested."""
 
 BROKERS_SHOWN: Final = 20
 """Brokers that get a line, or a part of one with figures."""

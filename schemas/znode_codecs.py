@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class MalformedZnodeError(ValueError):
-    """A znode's data is not what Kafka writes there; the message says what was found, and is truncated."""
+    """A znode's data is not what Kafka writes there; the message shows the data, truncated."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason[:_MAX_PRINTED])
@@ -98,7 +98,7 @@ class BrokerRegistration(Struct, frozen=True):
 
 
 class UnreadPartition(Struct, frozen=True):
-    """An entry of /brokers/topics/T that is not understood, kept unchanged so that a write preserves it."""
+    """An entry of /brokers/topics/T that cannot be decoded, kept unchanged so that a write preserves it."""
 
     key: str
     reason: str
@@ -112,7 +112,7 @@ class UnreadPartition(Struct, frozen=True):
 
 
 class UnreadField(Struct, frozen=True):
-    """A field of /brokers/topics/T that is not understood: topic_id, adding_replicas or removing_replicas."""
+    """A field of /brokers/topics/T that cannot be decoded: topic_id, adding_replicas or removing_replicas."""
 
     name: str
     reason: str
@@ -131,7 +131,7 @@ class Assignment(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Reason why some of it is not understood, empty if all is."""
+        """Reason why some of it cannot be decoded, empty if all was decoded."""
         parts: tuple[UnreadField | UnreadPartition, ...] = (*self.unread_fields, *self.unread)
         return "; ".join(part.reason for part in parts)[:_MAX_PRINTED]
 
@@ -382,7 +382,7 @@ def _assignment_by_part(data: bytes | None) -> Assignment:
 
 
 def _field_of(data: Raw | UnsetType, name: str, decoder: Decoder[T], unread: list[UnreadField]) -> T | None:
-    """Decode one field of a topic, None if it is absent; append it to `unread` if it is not understood."""
+    """Decode one field of a topic, None if it is absent; append it to `unread` if it cannot be decoded."""
     if data is UNSET:
         return None
     try:
@@ -428,7 +428,7 @@ WITH_IDS: Final = 3
 def encode_assignment(assignment: Assignment, version: int = WITH_IDS) -> bytes:
     """Encode /brokers/topics/T as Kafka 3.9 writes it: version 3, without an id if none is known.
 
-    Entries and fields that were not understood are written back unchanged.
+    Entries and fields that could not be decoded are written back unchanged.
 
     >>> encode_assignment(Assignment({0: [1, 2]}, {}, {}, None))
     b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
@@ -533,8 +533,8 @@ def decode_config(data: bytes | None) -> dict[str, str]:
 def read_config(data: bytes | None) -> tuple[dict[str, str | None] | None, list[str]]:
     """Decode the values of /config/topics/T that are understood, and return the reasons for the others.
 
-    A value that is not understood is null; if the znode as a whole is not, there is no config. Kafka treats a znode
-    without `config` as empty, and cannot read any value if one is not a string (`ConfigEntityZNode.decode`).
+    A value that cannot be decoded is null; if the whole znode cannot be decoded, there is no config. Kafka treats a
+    znode without `config` as empty, and cannot read any value if one is not a string (`ConfigEntityZNode.decode`).
 
     >>> read_config(b'{"version":1,"config":{"retention.ms":5,"min.insync.replicas":"2"}}')
     ({'retention.ms': None, 'min.insync.replicas': '2'}, ['retention.ms: Expected `str`, got `int`'])
@@ -593,7 +593,7 @@ def decode_partitions(data: bytes | None) -> list[TopicPartition]:
 def read_partitions(data: bytes | None) -> tuple[list[TopicPartition], list[str]]:
     """Decode the entries of such a list that are understood, and return the reasons for the others.
 
-    Kafka ignores the whole list if one entry is not understood.
+    Kafka ignores the whole list if one entry cannot be decoded.
     """
     try:
         return decode_partitions(data), []

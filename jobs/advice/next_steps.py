@@ -106,7 +106,7 @@ def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _quorum(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Without contact to the quorum's leader brokers answer from old metadata; the doctor says why there is none."""
+    """Without contact to the quorum's leader brokers answer from old metadata; the doctor shows why there is none."""
     if situation.health.controller_id is None and not situation.names.has_znodes:
         yield Suggestion(
             "the quorum's leader is unknown: without one no partition gets another leader, and this state may be old",

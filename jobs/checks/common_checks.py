@@ -1,6 +1,6 @@
 """The results of `surveyor doctor`, and the checks that clusters of both kinds have in common.
 
-A check is an iterator of findings. It is independent of others, and says what to do about a problem.
+A check is an iterator of findings. It is independent of others, and names the remedy for a problem.
 """
 
 import time
@@ -56,7 +56,7 @@ Checks = Iterator[CheckResult]
 
 
 def guarded(check: str, run_check: Callable[[], Checks]) -> Checks:
-    """Turn an error of Surveyor's into the result of the check; its message says what to do."""
+    """Turn an error of Surveyor's into the result of the check; its message has the remedy."""
     try:
         yield from run_check()
     except SurveyorError as error:
@@ -98,7 +98,7 @@ def clock_skew(theirs: float | None, before: float, after: float, owner: str) ->
 
 def missing_brokers(settings: Settings, live: Collection[int]) -> list[int]:
     """Return the brokers that were live in the last snapshot, and are not now; none without a snapshot."""
-    with suppress(SurveyorError):  # the tables have findings of their own
+    with suppress(SurveyorError):  # the tables have separate findings
         snapshot = warehouse_status_if_readable(settings.warehouse).snapshot
         if snapshot:
             return sorted({row.broker_id for row in live_brokers_as_of(settings.warehouse, snapshot)}.difference(live))
@@ -127,7 +127,7 @@ def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], a
 def history_results(settings: Settings, cluster_id: str | None) -> Checks:
     """Check whether the snapshots under the cluster's name are of another cluster; if so, new ones are refused."""
     message = None
-    with suppress(SurveyorError):  # the tables have findings of their own
+    with suppress(SurveyorError):  # the tables have separate findings
         message = other_cluster(settings.warehouse, cluster_id, settings.address)
     if message:
         yield CheckResult("history", CheckStatus.FAULT, message)

@@ -1,7 +1,7 @@
 """Checks of the environment: this machine, the warehouse, and the cluster. The only JVM started is `java -version`.
 
 Nothing is changed, except that a folder and a znode are created and deleted at once, to find out whether the warehouse
-is writable and which time ZooKeeper has. The checks are independent; a check that fails says what to do, and checks
+is writable and which time ZooKeeper has. The checks are independent; a check that fails names the remedy, and checks
 that depend on a missing result are left out. Results are in the order in which things are needed. In a KRaft cluster
 `jobs.checks.kraft_checks` examines the brokers; this module examines ZooKeeper and the brokers registered in it.
 """
@@ -240,7 +240,7 @@ def _epoch(settings: Settings, client: KazooClient, state: ClusterState, recorde
 
 
 def _recorded_epoch(settings: Settings, state: ClusterState) -> int:
-    with suppress(SurveyorError):  # the tables have a check of their own
+    with suppress(SurveyorError):  # the tables have a separate check
         return latest_recorded_epoch(settings.warehouse, state.cluster_id)
     return 0
 

@@ -90,7 +90,7 @@ def _quorum(addresses: Sequence[str], properties: dict[str, str]) -> Checks:
     if quorum is None:
         if not session.has_controller:
             yield CheckResult("quorum", CheckStatus.FAULT, str(session.quorum_fault), START_QUORUM)
-        return  # else it is a permission that is missing, which has a check of its own
+        return  # else it is a missing permission, which has a separate check
     yield quorum_result(quorum)
     theirs = None if quorum.leader_time_ms is None else quorum.leader_time_ms / 1000
     if skew := clock_skew(theirs, before, after, "that of the quorum's leader"):
@@ -142,7 +142,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
         yield from guarded("history", partial(history_results, settings, metadata.cluster_id))
         yield _registered(settings, metadata.brokers)
         supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
-        if supported:  # brokers that do not answer have a check of their own
+        if supported:  # brokers that do not answer have a separate check
             yield version_result(supported, metadata.metadata_version)
         yield from permission_results(settings, reading)
         if warnings := view_of_reading(reading).throttle_warnings:

@@ -363,14 +363,14 @@ def _requests(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult
         yield _fault(
             "deletions",
             f"topics queued for deletion are not carried over: {abbreviate(deleting)}",
-            f"wait until they are deleted; `{command_line(settings, 'status')}` says which brokers that waits for",
+            f"wait until they are deleted; `{command_line(settings, 'status')}` shows which brokers that waits for",
         )
     for kind, meaning in _REQUESTS.items():
         keys = [row.key for row in facts.state.requests if row.kind == kind]
         if keys:
             found = f"{meaning} would be lost: {abbreviate(_names(keys))}"
             status = command_line(settings, "status")
-            yield _fault("requests", found, f"wait until they are done; `{status}` says how to cancel what is stuck")
+            yield _fault("requests", found, f"wait until they are done; `{status}` shows how to cancel what is stuck")
     if facts.topics.moving:
         yield _warning(
             "reassignments",

@@ -1,6 +1,6 @@
 """Output of `surveyor show commits`: the final outcome of each row in each attempt.
 
-It is a module of its own because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
+It is a separate module because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
 """
 
 from datetime import UTC, datetime

@@ -1,6 +1,6 @@
 """Output of `surveyor show replicas`: the state of each replica in Kafka's replica state machine.
 
-It is a module of its own because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
+It is a separate module because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
 """
 
 from dataclasses import dataclass, replace

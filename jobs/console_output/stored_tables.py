@@ -90,7 +90,7 @@ def _age(taken_at: datetime) -> float:
 
 
 def warn_of_unread_topics(settings: Settings, topic: str | None, snapshot: Snapshot, missing: str) -> None:
-    """Name the topics, or the one shown, whose assignment is not understood: no snapshot may know what they have."""
+    """Name the topics, or the one shown, whose assignment cannot be decoded: no snapshot may know their partitions."""
     unread = unread_in(settings.warehouse, snapshot)
     unread = replace(unread, topics=[name for name in unread.topics if topic in {None, name}], partitions=())
     if unread:

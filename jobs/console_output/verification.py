@@ -69,7 +69,7 @@ class Verification:
 
 
 def show_verification(settings: Settings, verification: Verification, text: TextFormat, *, everything: bool) -> None:
-    """Print how far a plan has come, in the format asked for."""
+    """Print the progress of a plan, in the requested format."""
     plan, counts, throttled = verification.plan, verification.counts, verification.throttled
     for warning in verification.warnings:
         log(f"surveyor: {warning}", logging.WARNING)

@@ -1,4 +1,4 @@
-"""Reads the settings of brokers while the resident controller runs: in a thread of its own, when brokers register.
+"""Reads the settings of brokers while the resident controller runs: in a separate thread, when brokers register.
 
 Corresponds to `DynamicBrokerConfig`, by which Kafka's controller notices changes of its own settings. This controller
 runs in no broker, so it asks all of them, and again with each resync. A broker that does not respond is asked again
@@ -75,7 +75,7 @@ def admin_config_reader(
 
 @dataclass(slots=True)
 class BrokerConfigPoller:
-    """Reads settings in a thread of its own, one batch of brokers after another."""
+    """Reads settings in a separate thread, one batch of brokers at a time."""
 
     read_configs: ConfigReader
     configs: list[BrokerConfig]

@@ -35,7 +35,7 @@ class ControllerContext:
     is not elected.
     """
     empty_requests: list[EmptyRequest] = field(default_factory=list)
-    """Requests and notifications that ask for nothing or cannot be read."""
+    """Requests and notifications that are empty or cannot be read."""
     failed: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
     """Brokers that reported a failed log dir for a partition (`ControllerContext.replicasOnOfflineDirs`)."""
     stopped: dict[Key, dict[int, int]] = field(default_factory=dict)

@@ -220,7 +220,7 @@ class ResidentController:
         self._resuming = set(self.context.moving)
         self.broker_requests.send_full_state(
             self.context.live, have_started=False
-        )  # as at Kafka's fail-over, the live brokers come first
+        )  # as at Kafka's failover, the live brokers come first
         unread = self.context.brokers.keys() - {row.broker_id for row in self.engine.broker_configs}
         unread |= {
             broker

@@ -123,7 +123,7 @@ def served_listeners(
 def refuse_plaintext_clients(endpoints: Iterable[Endpoint], brokers: Iterable[Broker]) -> None:
     """Raise RefusedError unless brokers have plain-text listeners at which clients see us without a login.
 
-    `endpoints`: those announced to brokers. A client that brokers ask for a login must not be served without one.
+    `endpoints`: those announced to brokers. A client from which brokers require a login must not be served without one.
     """
     names = {endpoint.listener for endpoint in endpoints if endpoint.security_protocol == PLAINTEXT}
     theirs = {
@@ -226,13 +226,13 @@ def mechanisms_of(name: str, values: Mapping[str, str | None]) -> list[str]:
 
 
 def security_settings(name: str) -> list[str]:
-    """Return the names of the brokers' settings that say how clients log in at a listener."""
+    """Return the names of the brokers' settings for the login of clients at a listener."""
     keys = (CLIENT_AUTH, ENABLED_MECHANISMS)
     return [*keys, *(listener_key(name, key) for key in keys)]
 
 
 def is_of_security(name: str) -> bool:
-    """Return whether a setting of a broker is its authorizer, or says how clients log in at some listener.
+    """Return whether a setting of a broker is its authorizer, or determines how clients log in at some listener.
 
     >>> [is_of_security(name) for name in ("listener.name.clients.ssl.client.auth", "num.partitions")]
     [True, False]

@@ -111,7 +111,7 @@ class Standby:
         return ending({"terms": len(self._sessions)}, line, exit_code())
 
     def _await_turn(self) -> None:
-        """Wait while another Surveyor is the controller; prepare again from time to time, so nothing is outdated."""
+        """Wait while another Surveyor is the controller; prepare again from time to time, to stay up to date."""
         changed, prepared_at, announced = Event(), time.monotonic(), ""
 
         def wake(_: object) -> None:

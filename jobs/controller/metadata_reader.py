@@ -71,7 +71,7 @@ class MetadataReader:
     newly_readable_partitions: set[Key] = field(default_factory=set)
     """Partitions whose state has become readable or has been created; brokers that just started must be sent it."""
     _illegible_states: set[Key] = field(default_factory=set)
-    """States that are not understood, and not watched yet."""
+    """States that cannot be decoded, and are not watched yet."""
     _deletions_known: bool = False
     """Whether the topics that are queued for deletion were read at least once."""
     _watched_topics: set[str] = field(default_factory=set)
@@ -228,7 +228,7 @@ class MetadataReader:
             self._illegible_states.add(now.key)
 
     def _watch_illegible(self, fired: Collection[Key] = ()) -> None:
-        """Watch the states that are not understood: new ones, and those whose watch has fired.
+        """Watch the states that cannot be decoded: new ones, and states whose watch has fired.
 
         Without a watch their repair would be noticed only at the next resync. Each new one is read again after its
         watch is set.
@@ -304,14 +304,14 @@ def _is_state_illegible(row: PartitionInfo) -> bool:
 
 
 def _as_last_understood(before: Broker | None, now: Broker) -> Broker:
-    """Return the registration as it was understood last, if it is not understood now and may be of the same start."""
+    """Return the last decoded registration, if the current one cannot be decoded and may be of the same start."""
     if before is None or now.understood or now.broker_epoch not in {before.broker_epoch, UNKNOWN_EPOCH}:
         return now
     return before
 
 
 def _has_restarted(before: Broker, now: Broker) -> bool:
-    """Return whether a broker has registered again, or its registration was not understood before.
+    """Return whether a broker has registered again, or its registration could not be decoded before.
 
     Such a broker must be sent the full state.
     """

@@ -227,7 +227,7 @@ class WriteBehindLog:
         return {}
 
     def _write(self) -> None:
-        """Write all rows, each table separately; rows are dropped as soon as they are written, so never written twice.
+        """Write all rows, each table separately. Rows are dropped as soon as they are written, and never written twice.
 
         The row of a plan waits for the rows of its content, and its new status for its row.
         """

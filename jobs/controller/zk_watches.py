@@ -66,7 +66,7 @@ class ZkWatches:
     def drain(self) -> set[str]:
         """Return the paths whose watches have fired, and watch them again, but for states.
 
-        A state is watched only while it is not understood.
+        A state is watched only while it cannot be decoded.
         """
         with self._lock:
             fired, self._fired = self._fired, set()

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM end a command with one line and exit code 130 or 143, at any time.
 
 Most commands end at once, inside the signal handler. They write to the warehouse only, where the last complete snapshot
-or plan stays valid, and no stack trace of a library can appear. Code that must clean up says so: with
+or plan stays valid, and no stack trace of a library can appear. Code that must clean up declares it: with
 `raise_on_signal` the signal raises KeyboardInterrupt, and with `defer_signals` a commit runs until the end of the
 current batch and then releases the controllership. A second signal ends these at once, too. Unfinished work is then in
 the state that a crash leaves, and the next run continues from there.

@@ -1,4 +1,4 @@
-"""Selects the mode of a commit, and says why: admin if a live controller can carry out the plan, batch if it cannot."""
+"""Selects the mode of a commit, with the reason: admin if a live controller can carry out the plan, otherwise batch."""
 
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
 from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
@@ -31,8 +31,8 @@ def choose_mode(
 ) -> tuple[Mode, str]:
     """Return admin or batch, and the reason.
 
-    `resident_controller` is the Surveyor that is the resident controller, if there is one. `epoch_behind` says that the
-    controller's epoch is earlier than one that brokers know: they refuse its requests, so it can carry out nothing.
+    `resident_controller` is the Surveyor that is the resident controller, if there is one. `epoch_behind` reports that
+    the controller's epoch is earlier than one that brokers know: they refuse its requests, so it can carry out nothing.
     """
     if resident_controller is not None:
         return _mode_with_resident_controller(mode, plan, running, resident_controller)

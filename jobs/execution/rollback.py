@@ -1,4 +1,4 @@
-"""Rollback of a plan: plan the reverse, store it as a plan of its own, and commit it at once if requested."""
+"""Rollback of a plan: plan the reverse, store it as a separate plan, and commit it at once if requested."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -116,7 +116,7 @@ def current_evenness(counted: Sequence[int], current: Mapping[Key, CurrentPartit
 
 
 def _held_and_led(partition: CurrentPartition) -> tuple[Sequence[int], int] | None:
-    """The replicas and the leader of a partition; None if they are not understood or do not exist."""
+    """The replicas and the leader of a partition; None if they cannot be decoded or do not exist."""
     try:
         assignment = partition.assignment
     except MalformedZnodeError:

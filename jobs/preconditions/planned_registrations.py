@@ -57,7 +57,7 @@ def is_unversioned(change: Change) -> bool:
 
 
 def current_registration(partition: CurrentPartition) -> PartitionRegistration | None:
-    """Return the whole current state of a partition; None if it does not exist or is not understood."""
+    """Return the whole current state of a partition; None if it does not exist or cannot be decoded."""
     try:
         assignment = partition.assignment
     except MalformedZnodeError:

@@ -102,7 +102,7 @@ class Reassignments:
 
     understood: list[Reassignment]
     not_understood: list[str]
-    """Znodes that are not understood, each with the reason."""
+    """Znodes that cannot be decoded, each with the reason."""
 
 
 def classify(current: CurrentReassignments) -> Reassignments:
@@ -124,7 +124,7 @@ class OtherReassignments:
     running: Sequence[Reassignment] = ()
     stalled: Sequence[Reassignment] = ()
     not_understood: Sequence[str] = ()
-    """Znodes that are not understood, each with the reason."""
+    """Znodes that cannot be decoded, each with the reason."""
 
 
 def others_than(plan: Plan, pending: Sequence[Change], reassignments: Reassignments) -> OtherReassignments:

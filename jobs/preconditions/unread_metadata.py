@@ -1,7 +1,7 @@
 """The topics and partitions of a plan's snapshot that are not understood, so that the plan does not cover them.
 
 If an earlier snapshot has such a partition, the plan rejects it by name. Otherwise the partition is in no table, and a
-broker may hold replicas of it although every count says that the broker is empty.
+broker may hold replicas of it although every count shows the broker as empty.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from schemas.text import join_words, pluralise
 QUARANTINE_COMMAND: Final = "`surveyor show quarantine`"
 
 MAX_NAMED: Final = 10
-"""Topics and partitions that a warning names unless all are asked for; quarantine has them all."""
+"""Topics and partitions that a warning names unless all are requested; quarantine has them all."""
 
 _CONCERNED: Final = {
     PlanKind.REASSIGN,

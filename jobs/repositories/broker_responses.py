@@ -2,7 +2,7 @@
 
 A new row replaces the previous one of the same key, so the table grows with the cluster and not with the number of
 requests. There is one exception. If the broker reported a failed log dir for the replica under the same broker epoch,
-a later response that says nothing about the log dir (`schemas.response_codes`) does not replace that report. The
+a later response without information about the log dir (`schemas.response_codes`) does not replace that report. The
 replica stays offline until a response confirms that it is available. Rows are Arrow tables, as there may be millions.
 """
 
@@ -49,7 +49,7 @@ def _joined(stored: pa.Table, responses: pa.Table) -> pa.Table:
 
 
 def latest_responses(responses: pa.Table) -> pa.Table:
-    """Keep one row per key: the newest, unless it says nothing about a log dir reported as failed before."""
+    """Keep one row per key: the newest, unless it has no information about a log dir reported as failed before."""
     by_time = pc.sort_indices(responses, [("at", "ascending")]).to_numpy()  # stable for equal times
     turn = np.empty(len(by_time), dtype=np.int64)
     turn[by_time] = np.arange(len(by_time))

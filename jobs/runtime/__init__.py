@@ -1,1 +1,1 @@
-"""How a command runs: settings, options, input files, and what it says."""
+"""The frame of a command: settings, options, input files and output."""

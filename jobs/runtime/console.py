@@ -252,7 +252,7 @@ def format_cell(value: Any) -> str:  # noqa: ANN401 - a value of any column
 
 
 def truncate(lines: Sequence[str], command: str | None = None, *, everything: bool = False) -> list[str]:
-    """Keep the first LINES_SHOWN lines, unless `everything`; say how many are left out and which command shows them."""
+    """Keep the first LINES_SHOWN lines, unless `everything`; count the others and name the command that shows them."""
     if everything or len(lines) <= LINES_SHOWN:
         return list(lines)
     shown_by = f": `{command}` shows them" if command else ""

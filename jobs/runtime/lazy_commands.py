@@ -60,7 +60,7 @@ def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above
 def run_program(app: typer.Typer) -> None:
     """Run the command line of this process and exit.
 
-    Usage errors are log records in the JSON format, and the JSON object of a command that was asked for it.
+    Usage errors are log records in the JSON format, and the JSON object of a command that was requested to print one.
     """
     install_handlers()
     words = sys.argv[1:]
@@ -91,7 +91,7 @@ def run_program(app: typer.Typer) -> None:
 
 
 def requests_json(words: Sequence[str]) -> bool:
-    """Return whether a command line, or else the environment, asks for log records in JSON, before it is parsed.
+    """Return whether a command line, or else the environment, requests log records in JSON, before it is parsed.
 
     >>> requests_json(["status", "--log-format", "json"]), requests_json(["status", "--log-format=json"])
     (True, True)
@@ -101,7 +101,7 @@ def requests_json(words: Sequence[str]) -> bool:
 
 
 def requests_result(words: Sequence[str]) -> bool:
-    """Return whether a command line asks for one JSON object on stdout, before it is parsed.
+    """Return whether a command line requests one JSON object on stdout, before it is parsed.
 
     >>> requests_result(["commit", "--json"]), requests_result(["commit", "-o", "json"]), requests_result(["commit"])
     (True, True, False)

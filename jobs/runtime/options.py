@@ -276,7 +276,7 @@ def _refuse_non_utf8(given: Mapping[str, object]) -> None:
 UNFINISHED_WORK_MESSAGE: Final = (
     "interrupted: unfinished work is in the state that a crash leaves; the same command continues it"
 )
-"""The last line of a command that was interrupted, unless the interruption has a message of its own."""
+"""The last line of a command that was interrupted, unless the interruption has its own message."""
 
 
 _is_reporting: Final[ContextVar[bool]] = ContextVar("is_reporting", default=False)

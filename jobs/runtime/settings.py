@@ -1,7 +1,7 @@
 """Settings of a command, in order of precedence: command line, environment, `surveyor.toml`, defaults.
 
 If --conf or --cluster is typed, the file's values of that cluster count as typed. If file and environment differ, a
-line on stderr says which value is used, so that no command runs on an unintended cluster.
+line on stderr shows which value is used, so that no command runs on an unintended cluster.
 
 `conf/surveyor.toml` in the repository is the commented example of every key.
 """
@@ -219,7 +219,7 @@ class Settings:
         if not self.has_zookeeper:
             raise RefusedError(
                 f"cluster {self.cluster!r} is a KRaft cluster ({self.address_option}), and this command needs "
-                "ZooKeeper; docs/kraft.md says what works there and how"
+                "ZooKeeper; docs/kraft.md explains what works there and how"
             )
         if self.conf.zookeeper is None and self.conf_section is not None:
             raise UsageError(
@@ -291,7 +291,7 @@ def settings_from(
     log_format: LogFormat | None = None,
     typed: Typed | None = None,
 ) -> Settings:
-    """Merge options and file, and log as they say; for a `fleet`, the clusters come only from the file."""
+    """Merge options and file, and log as they specify; for a `fleet`, the clusters come only from the file."""
     sources = Sources(typed or {}, conf_path)
     conf = load_conf(conf_path, sources.conf_file)
     logs.configure(
@@ -448,7 +448,7 @@ SINGLE_CLUSTER_OPTIONS: Final = (
 """Options that concern one cluster: its name and connections, its snapshots, brokers and partitions."""
 
 FLEET_OPTIONS: Final = frozenset({"fleet", "parallel"})
-"""Options that say how to work on several clusters."""
+"""Options for working on several clusters."""
 
 
 def _refuse_single_cluster_options(typed: Typed) -> None:

@@ -114,7 +114,7 @@ class _Turn:
     """The right to write the next snapshot of a cluster."""
 
     has_waited: bool
-    """Whether another process had it, or a vacuum ran, when this one asked for it."""
+    """Whether another process had it, or a vacuum ran, when this process requested it."""
     lease: SnapshotLease | None
     """None in a folder, where locks are held as long as the process exists."""
 

@@ -100,7 +100,7 @@ def _stage_kraft(source: KRaftSource, tables: SparkWarehouse, *, tiny: bool) -> 
 
 
 def _staged(rows: pa.Table, tables: SparkWarehouse) -> tuple[DataFrame, list[Tally]]:
-    """Tally on the driver; the rows become part of the Spark query and need no job of their own."""
+    """Tally on the driver; the rows become part of the Spark query and need no separate job."""
     spent = [("read_seconds", "sum"), ("decode_seconds", "sum")]
     tallies = rows.group_by("kind").aggregate([("kind", "count"), *spent])
     return tables.arrow(rows, READ), [Tally(*values) for values in values_of(tallies, *tallies.column_names)]

@@ -98,7 +98,7 @@ class ClusterSummary(ViewRow, frozen=True, kw_only=True):
     taken_at: datetime
     cluster_id: str | None
     controller_id: int | None
-    """-1 for none, None if it is not understood."""
+    """-1 for none, None if it cannot be decoded."""
     controller_epoch: int | None
     brokers: int
     brokers_gone: int

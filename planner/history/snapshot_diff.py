@@ -1,4 +1,4 @@
-"""The difference between a snapshot and the one before, with rows kept for znodes that were not understood.
+"""The difference between a snapshot and the one before, with rows kept for znodes that could not be decoded.
 
 A partition whose state, or whose topic's assignment, could not be decoded keeps its last row, marked: it did not
 vanish. Only differences are written, so an unchanged cluster costs no rows. A later version of the topic's znode alone
@@ -24,9 +24,9 @@ _COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "c
 
 
 def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: DataFrame) -> DataFrame:
-    """Replace partitions that were not understood by their previous row, and restore the rows of topics not read.
+    """Replace partitions that could not be decoded by their previous row, and restore the rows of topics not read.
 
-    If some partitions of a topic, or only its config, were understood, the partitions just read are kept.
+    If some partitions of a topic, or only its config, were decoded, the partitions just read are kept.
     """
     has_replicas = F.size("replicas") > 0
     is_lacking = ~has_replicas | F.col("leader").isNull()

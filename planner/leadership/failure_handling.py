@@ -32,7 +32,7 @@ from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
 from schemas.tables import PARTITIONS
 
-# an ISR member that is registered but not understood may hold the data, so the partition stays unchanged
+# an ISR member whose registration cannot be decoded may hold the data, so the partition stays unchanged
 ACTION: Final = f"""CASE
     WHEN deletion_requested OR NOT understood THEN NULL
     WHEN leader IS NULL THEN IF(size(first_isr) > 0, '{Action.CREATE}', NULL)

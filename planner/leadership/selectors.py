@@ -54,7 +54,7 @@ def _in_sync(candidates: Column) -> Column:
 def _out_of_sync() -> Column:
     """Return the first live replica, null if an assigned ISR member is registered.
 
-    A member that is registered but not understood may hold the data, so no other replica is elected. A member that is
+    A member whose registration cannot be decoded may hold the data, so no other replica is elected. A member that is
     not assigned can never lead, and Kafka does not consider it either.
     """
     may_hold_data = F.arrays_overlap(intersect(F.col("isr"), F.col("replicas")), F.col("live"))

@@ -3,7 +3,7 @@
 Corresponds to `Election.leaderForOffline`, whose unclean part takes the first live replica. An unclean election is
 planned only if it is allowed; other partitions are rejections that name the candidates. A registered ISR member that is
 assigned and cannot be elected may hold the data, so no other replica is elected. A member that is not assigned can
-never lead; Kafka ignores it and elects another replica, so the reason names it. A missing state znode is created again
+never lead. Kafka ignores it and elects another replica; the reason names it. A missing state znode is created again
 from what history knows. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS, EVIDENCE and the allowed partitions. Out:
 CHANGES, REJECTIONS; `offline` holds the partitions for which evidence is needed.
 """

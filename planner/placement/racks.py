@@ -1,7 +1,7 @@
 """The spread of replicas over racks, for many partitions at once.
 
 Corresponds to the rack rule of `AdminUtils`: replicas in as many racks as possible. With more replicas than racks, that
-number says nothing, and what matters is how many replicas the loss of one rack takes. Arrays are (slot, row) of rack
+number is meaningless, and what matters is how many replicas the loss of one rack takes. Arrays are (slot, row) of rack
 numbers; `NO_RACK` stands for a broker without a rack and for padding.
 
 Both measures can be optimal at once. The numbers of replicas that allowed sets put into racks form an M-convex set,

@@ -47,7 +47,7 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
     lists = np.empty((len(model.order), len(model.after)), dtype=np.int64)
     lists[model.order] = ids[model.after].T
     racks_before, racks_after = (spanned(model.racks[some]) for some in (model.before, model.after))
-    # of the lists as they end up: `model.factor` is what was asked for, and given lists are not asked for
+    # of the lists as they end up: `model.factor` is the requested factor, and given lists are not requested
     factor_before, factor_after = ((some != NO_BROKER).sum(axis=0) for some in (model.before, model.after))
     return Placement(
         replicas=lists,

@@ -2,7 +2,7 @@
 
 Corresponds to `KafkaController.tryProcessAlterPartition`, with its checks in their order. Four checks are stricter, as
 in KRaft's `ReplicationControlManager.validateAlterPartitionData`: the sender is the leader, the ISR contains it,
-names each broker once, and names replicas only (or members of the present ISR). Decision record 028 says why.
+names each broker once, and names replicas only (or members of the present ISR). Decision record 028 explains why.
 """
 
 from collections.abc import Collection, Mapping

@@ -29,7 +29,7 @@ def offline_election(row: PartitionInfo, brokers: BrokerSets, *, unclean_allowed
 
     The first replica in sync leads, and the ISR keeps its live members. Without one, and if unclean elections are
     allowed, the first live replica leads and is the only ISR member, unless an assigned member of the ISR is
-    registered: it may hold the data although its registration is not understood.
+    registered: it may hold the data although its registration cannot be decoded.
     """
     isr = row.isr or []
     clean = brokers.first_choice(among(row.replicas, isr))

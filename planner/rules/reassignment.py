@@ -115,7 +115,7 @@ def reassignment(  # noqa: PLR0913 - what a step depends on
     leader epoch. `is_resident`: the controller waits for leaving replicas to stop, and asks them again. `resumes`: the
     controller has just taken over. The former controller may have sent the leader only the target replicas. A leader
     whose target is not in sync is therefore sent all replicas again, at the next leader epoch (phase A of Kafka's
-    fail-over).
+    failover).
     """
     if row is None:
         is_unread = topic is not None and not topic.understood

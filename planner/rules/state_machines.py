@@ -2,7 +2,7 @@
 
 Corresponds to `PartitionState.validPreviousStates`, `ReplicaState.validPreviousStates`, `PartitionStateMachine` and
 `ReplicaStateMachine`. No states are kept: they follow from the znodes and from the responses of brokers, as Kafka's
-controller initializes them at its fail-over. Every decision is checked against the state machines before it is written.
+controller initializes them at its failover. Every decision is checked against the state machines before it is written.
 An illegal transition is refused and reported, and the other partitions continue (`logInvalidTransition`).
 """
 

@@ -59,7 +59,7 @@ NO_ERROR: Final = 0
 ELECTION_NOT_NEEDED: Final = 84
 NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 MAX_PARTITIONS_PER_REQUEST: Final = 1000
-"""Partitions or topics in one request; a new topic with more partitions gets a request of its own.
+"""Partitions or topics in one request; a new topic with more partitions gets a separate request.
 
 The controller takes a second or two of its 20 to create this many. The controller of a KRaft cluster refuses a request
 for which it would write more than 10,000 records (`QuorumController.MAX_RECORDS_PER_USER_OP`).
@@ -182,7 +182,7 @@ def read_properties(path: Path | None) -> dict[str, Any]:
 def require_credentials(settings: Mapping[str, Any], *, run_commands: bool = True) -> None:
     """Raise one of NO_CREDENTIALS if OAuth or Kerberos is configured and there is no valid token or ticket.
 
-    kafka-python itself asks for it in the middle of a connection, where an error looks like a broker that does not
+    kafka-python itself requests it in the middle of a connection, where an error looks like a broker that does not
     answer. Without `run_commands`, a token that a command prints counts as valid.
     """
     provider: TokenProvider | None = settings.get(TOKEN_PROVIDER)

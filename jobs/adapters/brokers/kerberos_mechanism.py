@@ -1,4 +1,4 @@
-"""Kerberos for kafka-python: its mechanism GSSAPI, replaced by one with a keytab of its own.
+"""Kerberos for kafka-python: its mechanism GSSAPI, replaced by one with a separate keytab.
 
 kafka-python takes tickets from the default cache only, which would need kinit and one principal for all clusters.
 """

@@ -70,7 +70,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
         """Return a token; raise TokenError if there is none that is valid.
 
         Connections to many brokers ask at once: those that waited for a command that failed get its error, and do not
-        run it again one after another.
+        each run it again.
         """
         asked_at = time.monotonic()
         with self._lock:

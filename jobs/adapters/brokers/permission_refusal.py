@@ -12,7 +12,7 @@ NOT_PERMITTED: Final = frozenset({29, 31})
 
 
 def refusal(code: int, resource: str, operation: str = "DESCRIBE") -> str:
-    """Describe a broker's error code; for a lack of permission, say which one is needed.
+    """Describe a broker's error code; for a missing permission, name the one that is needed.
 
     >>> refusal(31, "cluster")
     'ClusterAuthorizationFailedError (31): this client needs the permission DESCRIBE on the cluster'

@@ -1,7 +1,7 @@
 """The connection to a KRaft cluster that plans change: any of its brokers forwards requests to the controller.
 
-The lease is in the warehouse. Brokers report no versions, so a change depends on the whole state of its partition,
-which is read from a broker that has caught up with the quorum.
+The lease is in the warehouse. Brokers report no versions. A change therefore depends on the whole state of its
+partition, read from a broker that has caught up with the quorum.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -141,7 +141,7 @@ def delta_files(folder: str) -> fs.FileSystem:
 def _is_read_by_arrow(path: str) -> bool:
     """Return whether Arrow reads a table with the settings of the environment that deltalake writes it with.
 
-    For HDFS Arrow needs a Hadoop of its own. For ADLS and GCS it takes other credentials than deltalake, no keys of an
+    For HDFS Arrow needs a separate Hadoop. For ADLS and GCS it takes other credentials than deltalake, no keys of an
     account for instance, and without any it aborts the process.
     """
     return is_local(path) or urlsplit(path).scheme in _ARROW_STORES

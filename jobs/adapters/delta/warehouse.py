@@ -136,7 +136,7 @@ class Warehouse:
     def has(self, table: str) -> bool:
         """Return whether a table exists; a warehouse of an older version lacks new tables until the next snapshot.
 
-        Raise UnreadableError for a table without its log, which says which of its files are valid.
+        Raise UnreadableError for a table without its log, which determines the valid files.
         """
         with self._store_errors(table):
             if DeltaTable.is_deltatable(self.path(table)):
@@ -249,7 +249,7 @@ class Warehouse:
         return self._commit(table, write)
 
     def replace_in_parts(self, table: str, batches: Callable[[], Iterable[pa.RecordBatch]], where: str) -> int:
-        """Replace the cluster's rows that satisfy `where` by batches, which a repeated attempt asks for again."""
+        """Replace the cluster's rows that satisfy `where` by batches, which a repeated attempt requests again."""
         predicate = self._own(where)
 
         def write(delta: DeltaTable) -> int:
@@ -396,7 +396,7 @@ class Warehouse:
     def add_files(self, table: str, files: Sequence[AddAction]) -> None:
         """Replace all rows of the cluster by files that already exist below the table; reads no row.
 
-        `SparkWarehouse.copy` writes the files, and its docstring says how much time this saves.
+        `SparkWarehouse.copy` writes the files, and its docstring states how much time this saves.
         """
         own_partition = [("cluster", "=", self.cluster)]
 

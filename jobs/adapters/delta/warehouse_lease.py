@@ -12,7 +12,7 @@ Of two processes that take the lease at once, one loses the conditional commit o
    taken before its next write.
 
 Processes are kept apart only if they use the same warehouse and the same name of the cluster. On stores without locks,
-snapshots have a lease of their own in the same table (`SnapshotLease`): one process at a time takes a snapshot of a
+snapshots have a separate lease in the same table (`SnapshotLease`): one process at a time takes a snapshot of a
 cluster. In a folder, a lock of the operating system ensures this (`jobs.adapters.delta.locks`).
 """
 

@@ -2,7 +2,7 @@
 
 One controller node joins. Brokers restart with migration enabled, and then as brokers of KRaft. The controller leaves
 the migration at the end. Until the controller has done so, the migration can be rolled back. Each step is a method that
-changes the settings of the servers; the restarts of the brokers are a step of their own. Brokers and controller have an
+changes the settings of the servers; the restarts of the brokers are a separate step. Brokers and controller have an
 authorizer for which clients without a password are super users.
 """
 

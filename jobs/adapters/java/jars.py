@@ -376,7 +376,7 @@ def _rewrite_checksums() -> None:
 
 
 _URLS: Final = {"delta": "", "s3": "s3://", "azure": "abfss://", "gcs": "gs://"}
-"""Warehouses, as far as their jars depend on them, by the argument that asks for these jars."""
+"""Warehouses, as far as their jars depend on them, by the argument that selects these jars."""
 
 
 def main(arguments: list[str]) -> int:

@@ -214,7 +214,7 @@ def login_of(values: Mapping[str, str], file: str, section: str, service: str) -
     """Return the login of a properties file, `file` in messages.
 
     `section` is a section of a JAAS file, and `service` the service's name unless the file sets it. Raise UsageError
-    for a file that does not say who logs in, and MissingError without the library. There is one login for each
+    for a file that does not name the user, and MissingError without the library. There is one login for each
     principal in a process, so that connections share its tickets.
     """
     module = login_module(values, file, section)

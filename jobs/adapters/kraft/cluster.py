@@ -34,7 +34,7 @@ _DYNAMIC_DEFAULT: Final = 3
 
 
 class RefusedReadError(Exception):
-    """A broker refused a request; the message says why."""
+    """A broker refused a request; the message has the reason."""
 
 
 class NotPermittedError(RefusedReadError):

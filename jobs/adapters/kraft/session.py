@@ -1,7 +1,8 @@
 """A connection to one broker of a KRaft cluster that is in contact with the quorum's leader.
 
 Any broker answers from its own copy of the metadata. A broker without contact to the quorum keeps answering from an old
-copy, so a broker whose DescribeQuorum gets no answer, which the leader gives, is used only if no other broker answers.
+copy. Only the leader answers DescribeQuorum: a broker whose DescribeQuorum gets no answer is used only if no other
+broker answers.
 """
 
 from collections.abc import Callable, Sequence

@@ -90,7 +90,7 @@ class KRaftTopic:
     fault: str | None = None
     """Reason why its partitions are unknown."""
     config: dict[str, str | None] | None = None
-    """Its overrides; None if they cannot be read, or were not asked for."""
+    """Its overrides; None if they cannot be read, or were not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +364,7 @@ def _topic_id(topic_id: UUID | None) -> str | None:
 def _torn(topics: Mapping[str, KRaftTopic], before: Reassignments, after: Reassignments) -> set[str]:
     """Return the topics whose partitions and reassignments are not of one moment.
 
-    A topic that is left out of `topics` was not asked for, or does not exist.
+    A topic that is left out of `topics` was not requested, or does not exist.
     """
     torn = torn_between(before, after)
     moved = (topics[name] for name in {name for name, _ in after} - torn if name in topics)

@@ -86,7 +86,7 @@ MAX_RESPONSE_BYTES: Final = 256 << 20
 MAX_ITEMS_IN_LOOP: Final = 5_000
 """Topics and partitions of a response that is encoded in the server's thread.
 
-A client may ask for the elections, or the reassignments, of all partitions of the cluster.
+A client may request the elections, or the reassignments, of all partitions of the cluster.
 """
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ class ConnectionContext:
 
 @dataclass(slots=True)
 class Relay:
-    """Passes requests to a broker on a connection of its own, which is opened with the first request.
+    """Passes requests to a broker on a separate connection, which is opened with the first request.
 
     Clients that see the controller among the live brokers ask it for metadata, coordinators and configs, which any
     broker can answer (`KafkaApis`). The correlation id is the client's, so a response is passed on unchanged.
@@ -232,7 +232,7 @@ class Connection:
         return await self._encoded(header, await self._handle(header, data))
 
     async def _encoded(self, header: Header, response: ApiMessage) -> bytes:
-        """Encode a response; a large one in a thread of its own, because other connections do not wait for it."""
+        """Encode a response; encode a large one in a separate thread, so that other connections do not wait for it."""
         if item_count(response) <= MAX_ITEMS_IN_LOOP:
             return self._charge(encode_response, header, response)
         data, seconds = await asyncio.to_thread(_timed, encode_response, header, response)

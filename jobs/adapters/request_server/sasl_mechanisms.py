@@ -1,7 +1,7 @@
 """The server's half of SASL: PLAIN by a list of users, SCRAM by stored keys, OAUTHBEARER without verification.
 
 Corresponds to `SaslServerAuthenticator`, `PlainSaslServer`, `ScramSaslServer` and `OAuthBearerSaslServer`. A refusal
-never says whether the user or the password is wrong.
+never reveals whether the user or the password is wrong.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Receives requests of brokers, in a thread of its own.
+"""Receives requests of brokers, in a separate thread.
 
 Corresponds to `SocketServer`. The handler never blocks, so one client cannot delay another.
 """
@@ -43,7 +43,7 @@ class RequestServer:
     config: ListenConfig
     handler: ApiHandler
     credentials: Credentials = lambda _user, _mechanism: None
-    """Credentials for SCRAM; called in threads of their own."""
+    """Credentials for SCRAM; called in separate threads."""
     endpoints: list[Endpoint] = field(default_factory=list)
     """Announced to brokers: listener, security protocol and advertised address of each binding, once it listens.
 
@@ -132,7 +132,7 @@ class RequestServer:
             await server.wait_closed()
 
     def _accept(self, binding: Binding, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection in a task of its own, in place of another if there are too many."""
+        """Serve a connection in a separate task, in place of another if there are too many."""
         address = str((writer.get_extra_info("peername") or ("unknown",))[0])
         context = self._for_clients if binding.listener else self._for_brokers
         if not context.quotas.make_room(address):

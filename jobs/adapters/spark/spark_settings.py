@@ -59,9 +59,9 @@ SHORT_LIVED_JVM_OPTIONS: Final = (
 """JVM options for a process that takes one snapshot or makes one plan, of one cluster or of each of a fleet.
 
 The JVM's second compiler (C2) takes half of the processor time and does not pay off even on a million partitions
-(docs/benchmarks.md). Without it the code cache has only 48 MB, which Spark fills within a snapshot and a plan, so it
-is enlarged. A small initial heap causes frequent young collections, and a small initial metaspace causes full
-collections while classes are loaded, so both start larger.
+(docs/benchmarks.md). Without it the code cache has only 48 MB, and Spark fills that within a snapshot and a plan. A
+small initial heap causes frequent young collections, and a small initial metaspace causes full collections while
+classes are loaded, so both start larger.
 """
 
 

@@ -87,7 +87,7 @@ def login_in(options: dict[str, Any]) -> KerberosLogin | None:
 
 
 def acl_id(config: Path | None) -> str | None:
-    """Return the id that ACLs have for the user of a configuration file, None if the file does not say it."""
+    """Return the id that ACLs have for the user of a configuration file, None if the file does not contain it."""
     options = kazoo_options(config)
     sasl, login = options.get("sasl_options", {}), login_in(options)
     if login is not None and login.principal is not None:

@@ -1,4 +1,4 @@
-"""Kerberos for kazoo: puresasl's mechanism GSSAPI, replaced by one with a keytab of its own.
+"""Kerberos for kazoo: puresasl's mechanism GSSAPI, replaced by one with a separate keytab.
 
 puresasl's own one needs a C extension that is no longer maintained. Importing this module registers the mechanism.
 """

@@ -1,7 +1,7 @@
 """The lease of a cluster: it allows one commit in admin mode, cancellation or change of throttles at a time.
 
 Two at once would mistake each other's throttles for leftovers of a crash and clear them. The lease is an ephemeral
-znode under Kafka's chroot, so it works across warehouses and hosts and ends with the session of its holder; a killed
+znode under Kafka's chroot. It works across warehouses and hosts, and ends with the session of its holder. A killed
 process keeps it until ZooKeeper expires its session. The Admin API has no fencing, so the holder checks right before
 each write that it still has the lease.
 """

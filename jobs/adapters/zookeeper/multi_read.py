@@ -124,7 +124,7 @@ _READERS: Final[dict[int, Callable[[bytes, int], tuple[Reply, int]]]] = {
 
 
 class _Pending:
-    """A request in flight that can be sent again; `resume` says whether also after a lost connection."""
+    """A request in flight that can be sent again; `resume` is true if this also holds after a lost connection."""
 
     def __init__(
         self, client: KazooClient, operation: ReadOperation, paths: Sequence[str], *, many: bool, resume: bool

@@ -157,12 +157,12 @@ def read_reassignments(client: KazooClient, moving: Targets | None = None) -> Cu
 
 
 def moving_in_zookeeper(client: KazooClient) -> dict[Key, list[int]]:
-    """Return the target of each partition that moves; topics that are not understood are left out."""
+    """Return the target of each partition that moves; topics that cannot be decoded are left out."""
     return _moving_in_topics(client)[0] | (reassign_requests(client) or {})
 
 
 def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[str]]:
-    """Targets of the partitions that move according to their topics, and the topics that are not understood."""
+    """Targets of the partitions that move according to their topics, and the topics that cannot be decoded."""
     targets: dict[Key, list[int]] = {}
     not_understood = []
     for znode in read_permitted(client, [topic_path(name) for name in children(client, TOPICS) or []]):

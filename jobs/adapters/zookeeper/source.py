@@ -173,7 +173,7 @@ def read_in_process(session: ZooKeeperSession) -> pa.Table:
 def read_on_executors(spark: SparkSession, session: ZooKeeperSession, tasks: int) -> DataFrame:
     """Read topics and partitions on executors, as rows of READ.
 
-    The driver lists the topics by `session`; each task opens a session of its own, because a session belongs to the
+    The driver lists the topics by `session`; each task opens a separate session, because a session belongs to the
     process that connected. This does not use the data source, which starts one Python process to be created in and
     another to be split in, before an executor starts the one that reads. From Spark's start to the first znode that
     takes 6 s, this way 3 s.

@@ -59,7 +59,7 @@ class TopicRows:
 def latest_epoch_of_states(client: KazooClient) -> int:
     """Return the latest controller epoch that a state carries, or 0 if there is none.
 
-    The epoch counts even if the rest of a state is not understood. LAST_EPOCH does not count: no controller can take a
+    The epoch counts even if the rest of a state cannot be decoded. LAST_EPOCH does not count: no controller can take a
     later one, and only the partition with that state is blocked.
     """
     names = children(client, TOPICS) or []

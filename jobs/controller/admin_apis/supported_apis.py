@@ -76,10 +76,10 @@ COMMANDS: Final[Mapping[int, str]] = {
     ALTER_REASSIGNMENTS: "plan reassign",
     LIST_REASSIGNMENTS: "status` or `surveyor plan reassign",
 }
-"""The commands that do what the requests ask for. `kafka-reassign-partitions` lists before it moves anything."""
+"""The commands that have the effect of the requests. `kafka-reassign-partitions` lists before it moves anything."""
 
 WAITING: Final = COMMANDS.keys() - {LIST_REASSIGNMENTS}
-"""Requests whose response waits until a cycle has done what they ask for."""
+"""Requests whose response waits until a cycle has carried them out."""
 
 
 def refusal_of(api: int, caller: Caller, authorizer: str | None, *, is_served: bool = True) -> ApiError | None:

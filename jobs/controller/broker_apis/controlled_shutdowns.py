@@ -1,4 +1,4 @@
-"""Controlled shutdowns: brokers ask for them, and the next cycle carries them out, in one batch for all that wait.
+"""Controlled shutdowns: brokers request them, and the next cycle carries them out, in one batch for all that wait.
 
 Corresponds to `KafkaController.processControlledShutdown` and `doControlledShutdown`. A shutdown elects leaders, as a
 failure does, so the cycle does it.
@@ -66,7 +66,7 @@ class ControlledShutdowns:
         return request.response
 
     def carry_out(self) -> None:
-        """Carry out the shutdowns that brokers have asked for, and respond to them.
+        """Carry out the shutdowns that brokers have requested, and respond to them.
 
         Partitions that a broker leads are moved first; clients of the other partitions notice nothing.
         """

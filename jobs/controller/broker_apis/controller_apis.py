@@ -57,7 +57,7 @@ _NOT_CONTROLLER: Final = 41
 _UNKNOWN_SERVER_ERROR: Final = -1
 
 MAX_WAITING_REQUESTS: Final = 200
-"""Requests of people that may wait at the same time until a cycle has done what they ask for."""
+"""Requests of people that may wait at the same time until a cycle has carried them out."""
 
 _QUICK_THREADS: Final = 4
 """Threads for requests that wait for no cycle."""
@@ -79,7 +79,7 @@ class ActiveController:
     authorizer: Callable[[], str | None] = str
     """The authorizer of the brokers, as `authorizer_of` returns it."""
     client_listeners: Collection[str | None] = ()
-    """Listeners whose clients have an address of their own here."""
+    """Listeners whose clients have a separate address here."""
     served_listeners: Callable[[], Collection[str | None]] = frozenset
     """The listeners whose clients are served, None for those at the plain-text address of brokers.
 
@@ -211,7 +211,7 @@ class ControllerApis:
         """Handle a request; its future gets the response.
 
         A client that takes this process for the controller finds its connection closed, and looks for another one. So
-        does a client that asks for the brokers, and whose password is unknown or whose listener is not served now. A
+        does a client that requests the brokers, and whose password is unknown or whose listener is not served now. A
         broker's request in plain text is not served once all brokers are secured.
         """
         with self._lock:

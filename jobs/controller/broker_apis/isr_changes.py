@@ -89,7 +89,7 @@ class IsrChanges:
         return self.writer.is_started and protocol is not None and protocol >= ALTER_ISR_SINCE
 
     def warn_if_no_requests(self) -> None:
-        """Warn once if live replicas are not in sync and no leader asks for an ISR: brokers may not reach us."""
+        """Warn once if live replicas are not in sync and no leader requests an ISR: brokers may not reach us."""
         if not self._leaders_ask or self.writer.has_received_requests or self._has_warned_of_silence:
             return
         able = {*self.context.live} - self.context.shutting_down - self.broker_requests.drained_brokers

@@ -43,7 +43,7 @@ def alter_partition_request(
     request: ApiMessage,
     name_of: NameOf,
 ) -> IsrRequest:
-    """Return the proposals of a request; topics whose id is unknown are left out, and the response says so.
+    """Return the proposals of a request; topics whose id is unknown are left out, and the response reports them.
 
     Of several proposals for one partition the last one counts, as in `KafkaController.alterPartitions`.
     """

@@ -1,4 +1,4 @@
-"""Sends a broker that starts all metadata at once, in a thread of its own, before the cycle decides anything.
+"""Sends a broker that starts all metadata at once, in a separate thread, before the cycle decides anything.
 
 Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker serves clients as soon as it listens.
 Without metadata it responds that topics do not exist, which some clients treat as final. A cycle may spend a second on

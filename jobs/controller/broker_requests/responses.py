@@ -127,9 +127,9 @@ class ResponseHandler:
     def _update_log_dir_failure(self, key: Key, broker: int, error: int) -> bool:
         """Record whether the log dir of a replica failed; return whether that changed.
 
-        KAFKA_STORAGE_ERROR takes a replica offline, NO_ERROR brings it back, and other codes say nothing. This also
-        holds for responses to StopReplica: the request may have replaced a LeaderAndIsr that was to find out, and a
-        deletion or reassignment must not wait for a replica that cannot stop. Kafka does not wait for it either.
+        KAFKA_STORAGE_ERROR takes a replica offline, NO_ERROR brings it back, and other codes are no evidence of either.
+        This also holds for responses to StopReplica: the request may have replaced a LeaderAndIsr that was to find out,
+        and a deletion or reassignment must not wait for a replica that cannot stop. Kafka does not wait for it either.
         """
         was_failed = broker in self.context.failed.get(key, ())
         if error == KAFKA_STORAGE_ERROR and not was_failed:

@@ -2,7 +2,7 @@
 
 Kafka's controller logs such a response and continues (`LeaderAndIsrResponseReceived`), or regards the replica as
 ineligible for deletion until something happens to it. But a leader that did not receive its leader epoch cannot change
-its ISR, and a replica that did not stop blocks its deletion or its reassignment. Each broker has a delay of its own,
+its ISR, and a replica that did not stop blocks its deletion or its reassignment. Each broker has a separate delay,
 which doubles as long as the broker keeps refusing. The retry sends the state current at that time, which the caller
 determines.
 """

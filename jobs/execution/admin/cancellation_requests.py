@@ -56,7 +56,7 @@ class Judgement:
 
 
 Judge = Callable[[Sequence[Key]], Judgement]
-"""Reads partitions, and judges them; it is called again if the reading gets old, so it has no other effect."""
+"""Reads partitions and judges them. It must have no other effect: it is called again if the reading gets old."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Batch mode: take the controllership, write the plan under the fence, notify the brokers, and resign.
 
 Corresponds to `KafkaController.onControllerFailover` and `onControllerResignation`, around one plan. When the session
-closes, a broker becomes the controller, and its fail-over sends the full state to all brokers. So even after a crash
+closes, a broker becomes the controller, and its failover sends the full state to all brokers. So even after a crash
 between a write and its notification the brokers soon receive the new state.
 """
 

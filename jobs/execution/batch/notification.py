@@ -1,6 +1,6 @@
 """Notification of brokers by a commit in batch mode while it is the controller, and the check of what was written.
 
-This is quicker than the fail-over of Kafka's next controller, which sends the full state anyway. If notifying would
+This is quicker than the failover of Kafka's next controller, which sends the full state anyway. If notifying would
 take longer than the controllership may be held, or a broker does not answer, the brokers are left to that controller.
 """
 

@@ -1,6 +1,6 @@
 """The ZooKeeper operations of each multi, computed from znodes that were read; each multi checks its preconditions.
 
-A topic that is large or gets more partitions is written in a multi of its own before its states. A crash in between
+A topic that is large or gets more partitions is written in a separate multi before its states. A crash in between
 leaves a topic without some states: the next commit finds the topic as planned and continues, and so would Kafka's
 controller, which treats it as a new topic (`onNewPartitionCreation`). Nothing here reads ZooKeeper: `required_reads`
 names what a creation depends on, and the writer reads it once before. If a znode has changed since, the multi is
@@ -26,7 +26,7 @@ MULTI_BYTES: Final = 1 << 19
 """Maximum bytes of a multi of states: half of jute.maxbuffer (1 MB), beyond which servers close the connection."""
 
 TOPIC_MULTI_BYTES: Final = 1 << 17
-"""Bytes of a topic above which it gets a multi of its own."""
+"""Bytes of a topic above which it gets a separate multi."""
 
 OPERATION_BYTES: Final = 60
 """Maximum bytes of an operation besides its path and data: header, lengths, ACL, version."""
@@ -109,7 +109,7 @@ def required_reads(changes: Sequence[Change]) -> list[str]:
 
 
 def topics_needing_own_multi(changes: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads) -> list[str]:
-    """Name the topics that must be written in a multi of their own before the states of these changes."""
+    """Return the topics that must be written in a separate multi before the states of these changes."""
     extended = dict.fromkeys(change.topic for change in changes if adds_partition(change))
     created = dict.fromkeys(change.topic for change in changes if change.topic in topics.creations)
     growing = [topic for topic in extended if _lacks_partitions(topic, topics, znodes)]

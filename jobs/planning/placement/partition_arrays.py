@@ -191,7 +191,7 @@ def lists_of(replicas: pa.ChunkedArray) -> Ints:
 
 
 def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, snapshot_id: int) -> None:
-    """Raise RefusedError: no partition is in scope, perhaps because the topics asked for are not understood."""
+    """Raise RefusedError: no partition is in scope, perhaps because the requested topics cannot be decoded."""
     not_understood_topics = sorted(scope.among(unread.topics))
     if not_understood_topics:
         others = f"no partition of snapshot {snapshot_id} is in another requested topic"

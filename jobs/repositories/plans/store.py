@@ -1,8 +1,8 @@
 """Storage of plans: the rows are written first and the row in `plans` last, under an id that hashes the content.
 
 A crash therefore leaves no incomplete plan, and planning again writes or finds the same plan. The plans of the resident
-controller are built by the same `record_builders`, but not stored here: each has an id of its own, so that their rows
-are appended, those of many cycles in one Delta commit.
+controller are built by the same `record_builders`, but not stored here: each has a separate id, so that their rows are
+appended, those of many cycles in one Delta commit.
 """
 
 from collections.abc import Sequence

@@ -20,7 +20,7 @@ TOLERANCE_DIVISOR: Final = 100
 
 
 def spread_bytes(model: PlacementModel, weights: Ints, goal: PlacementGoal, redirected: Bools) -> None:
-    """Place the forced replicas again by size, then balance all if the goal asks for it."""
+    """Place the forced replicas again by size, then balance all if the goal requires it."""
     _replace_forced(model, weights, np.flatnonzero(redirected & model.movable))
     rows = np.flatnonzero(model.movable)
     if goal.even and len(rows):

@@ -52,7 +52,7 @@ CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None,
     ("t", {}, [1, 2], [1, 9], LintCode.BROKER_NOT_ALIVE, "adds brokers not alive in the snapshot: 9"),
     ("t", {}, [9, 1], [9, 2], None, None),  # kept, not added
     ("t", {}, [1, 2], [1, 7], LintCode.BROKER_NOT_ALIVE, "adds brokers not alive in the snapshot: 7"),  # not understood
-    ("t", {}, [1, 3], [1, 3, 5], LintCode.REPLICATION_FACTOR_CHANGED, "replication factor 2 → 3: not asked for"),
+    ("t", {}, [1, 3], [1, 3, 5], LintCode.REPLICATION_FACTOR_CHANGED, "replication factor 2 → 3: not requested"),
     ("t", {}, [1, 3], [1, 2], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
     ("t", {}, [1, 3], [1, 6], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
     ("strict", {}, [1, 3], [1, 4], None, None),  # as short as now
