@@ -408,7 +408,7 @@ NOT_IN_TARGET: Final = Sentence("{target} does not contain it")
 MOVED_IN_TARGET: Final = Sentence("{target} was taken during its reassignment, so it has no target to restore")
 NO_REPLICAS_IN_TARGET: Final = Sentence("{target} shows no replicas")
 IN_FEWER_RACKS: Final = Sentence("{partitions} in fewer racks than now")
-MORE_IN_ONE_RACK: Final = Sentence("{partitions} more replicas in one rack than so many need")
+MORE_IN_ONE_RACK: Final = Sentence("{partitions} more replicas in one rack than necessary")
 NOT_ASKED_FOR: Final = Sentence("no commit of the plan requested it, so the plan moved nothing here")
 
 # znodes on which Kafka's controller fails

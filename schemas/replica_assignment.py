@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 IS_BEING_REASSIGNED: Final = "size(adding_replicas) + size(removing_replicas) > 0"
-"""Condition on rows of PARTITIONS; null if the lists are not understood."""
+"""Condition on rows of PARTITIONS; null if the lists cannot be decoded."""
 
 
 def is_being_reassigned(adding: Collection[int] | None, removing: Collection[int] | None) -> bool:
-    """Whether a partition with these adding and removing replicas is being reassigned."""
+    """Return whether a partition with these adding and removing replicas is being reassigned."""
     return bool(adding or removing)
 
 

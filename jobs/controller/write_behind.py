@@ -274,7 +274,7 @@ class WriteBehindLog:
             raise error
 
     def _update_statuses(self) -> None:
-        """Update the plans one by one; one that fails comes last at the next attempt, so it holds back no other."""
+        """Update the plans one at a time. A plan that fails comes last at the next attempt and holds back no other."""
         for plan_id in list(self._transitions):
             transition = self._transitions[plan_id]
             try:

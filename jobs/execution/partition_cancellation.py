@@ -206,7 +206,7 @@ class _PartitionCancellationRun:
         self.requests.send([key for key in keys if key not in self.requests.set_aside], self._judge)
 
     def _is_removable(self, partition: PartitionReading) -> bool:
-        """Whether a request has to be removed; `surveyor control` follows the request to move a partition back."""
+        """Return whether a request must be removed; `surveyor control` follows the request to move a partition back."""
         return partition.request is not None and not (self.requests.is_resident and partition.is_being_reassigned)
 
     def wait(self, keys: Sequence[Key]) -> list[PartitionReading]:

@@ -69,7 +69,7 @@ def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
 
 
 def _drainable(ids: Sequence[int], brokers: Sequence[Broker], tables: PlanningTables) -> list[int]:
-    """Return the brokers that can be drained; a dead broker leads nothing, so it is an error only if all are dead."""
+    """Return the brokers that can be drained. Dead brokers lead nothing: raise an error only if all are dead."""
     understood = {row.broker_id: row.understood for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
     live = join_ids(sorted(understood)) or "none"

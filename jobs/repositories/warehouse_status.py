@@ -46,7 +46,7 @@ class WarehouseStatus:
     latest_epoch: int = 0
     """The latest recorded controller epoch."""
     fault: str | None = None
-    """Why an existing warehouse could not be read; the other fields are empty then."""
+    """Reason why an existing warehouse could not be read; the other fields are empty then."""
     store_fault: str | None = None
     """The fault without its advice, if the warehouse's store is the cause."""
 

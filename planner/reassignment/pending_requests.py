@@ -36,7 +36,7 @@ def with_request_column(partitions: DataFrame) -> DataFrame:
 
 
 def is_being_reassigned_or_requested() -> Column:
-    """Whether replicas are being added or removed, or a request for that is pending."""
+    """Return whether replicas are being added or removed, or a request for that is pending."""
     return F.expr(IS_BEING_REASSIGNED) | F.col(REQUESTED_REPLICAS).isNotNull()
 
 

@@ -71,8 +71,6 @@ class StoreError(UnreadableError):
     """The store of the warehouse, such as S3 or HDFS, refuses to return a table."""
 
 
-"""What ends the message for an error of the store."""
-
 _SAME_ROWS: Final = frozenset(
     {
         *("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG"),
