@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError
 
 from jobs.adapters.delta.compatibility import changed_properties, properties_of
 from schemas.column_types import Columns
-from schemas.columns import CHECKS, KEY_COLUMNS, TABLE_COLUMNS
+from schemas.columns import KEY_COLUMNS, TABLE_COLUMNS
 
 
 @cache
@@ -30,7 +31,11 @@ def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
-    """Create tables in parallel; raise the first error after all have ended."""
+    """Create tables without constraints in parallel; raise the first error after all have ended.
+
+    Constraints are added by `Warehouse.ensure_columns`, which also adds those that a process did not add because it was
+    killed. deltalake cannot create a table with constraints in one commit.
+    """
     made = [pool.submit(_create, path) for path in paths]
     wait(made)
     for creation in made:
@@ -43,16 +48,18 @@ def _create(path: str) -> None:
     columns = TABLE_COLUMNS[name].json
     for column in columns["fields"]:
         column["nullable"] = column["name"] not in required
-    table = DeltaTable.create(
-        path,
-        schema=Schema.from_json(json.dumps(columns)),
-        mode="ignore",
-        partition_by=["cluster"],
-        configuration=properties_of(name),
-        raise_if_key_not_exists=False,  # the schema's version is not a key of Delta's
-    )
-    for constraint, expression in CHECKS.get(name, {}).items():
-        table.alter.add_constraint({constraint: expression})
+    try:
+        DeltaTable.create(
+            path,
+            schema=Schema.from_json(json.dumps(columns)),
+            mode="ignore",
+            partition_by=["cluster"],
+            configuration=properties_of(name),
+            raise_if_key_not_exists=False,  # the schema's version is not a key of Delta's
+        )
+    except CommitFailedError:
+        if not DeltaTable.is_deltatable(path):  # otherwise another process has created it at the same time
+            raise
 
 
 def existing_columns(table: DeltaTable) -> set[str]:

@@ -111,6 +111,7 @@ class Warehouse:
             missing = [name for name in TABLE_COLUMNS if not existing[name]]
             if missing:
                 make_all(self.uri, missing, lambda tables: create_all(pool, tables))
+                list(pool.map(self.ensure_columns, missing))
 
     def ensure_columns(self, name: str) -> None:
         """Upgrade a table of an older version, and undo what other programs changed of its settings.

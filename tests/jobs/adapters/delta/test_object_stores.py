@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Event
 from typing import Any, NoReturn
 
 import boto3
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from obstore.exceptions import PermissionDeniedError
 from pyspark.sql import SparkSession
@@ -18,12 +20,13 @@ from jobs.adapters.delta import spark_warehouse, store_check
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.table_cleanup import TableFiles
+from jobs.adapters.delta.table_schemas import checks_of, create_all
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, takes_spark_commits
 from jobs.adapters.embedded.processes import free_port
 from jobs.core.errors import SurveyorError, UnreadableError
 from jobs.repositories.foreign_changes import foreign_changes
-from schemas.columns import TABLE_COLUMNS
+from schemas.columns import CHECKS, TABLE_COLUMNS
 from schemas.rows import Row
 from tests.jobs.adapters.conftest import BUCKET, engines
 from tests.jobs.support.warehouses.gcs_stand_in import GcsServer
@@ -64,6 +67,34 @@ def assert_committed_once(warehouse: Warehouse, table: str) -> None:
     """On S3 deltalake alone commits; on HDFS Spark may, too, because no commit replaces another there."""
     spark = {"Apache-Spark/4.2.0 Delta-Lake/4.4.0"} if takes_spark_commits(warehouse.uri) else set()
     assert engines(warehouse.path(table)) == {"delta-rs"} | spark
+
+
+@pytest.mark.parametrize("store", ["object_store", "hdfs_folder"])
+def test_a_new_warehouse_is_created_by_several_processes(store: str, request: pytest.FixtureRequest) -> None:
+    """They also add constraints, each in a commit that changes the protocol and may conflict."""
+    warehouses = [
+        Warehouse(f"{request.getfixturevalue(store)}/new", name) for name in ("east", "west", "north", "south")
+    ]
+
+    with ThreadPoolExecutor(len(warehouses)) as pool:
+        list(pool.map(Warehouse.ensure_tables, warehouses))
+
+    constrained = {name: checks_of(DeltaTable(warehouses[0].path(name))) for name in CHECKS}
+    assert constrained == {name: set(checks) for name, checks in CHECKS.items()}
+    for number, warehouse in enumerate(warehouses):
+        warehouse.append("events", [event(str(number))])
+    assert [subjects(warehouse) for warehouse in warehouses] == [["0"], ["1"], ["2"], ["3"]]
+
+
+def test_a_table_without_its_constraints_gets_them(tmp_path: Path) -> None:
+    """As a process leaves it that is killed between the creation of a table and that of its constraints."""
+    warehouse = Warehouse(str(tmp_path), "default")
+    with ThreadPoolExecutor() as pool:
+        create_all(pool, [warehouse.path("partitions")])
+
+    warehouse.ensure_tables()
+
+    assert checks_of(DeltaTable(warehouse.path("partitions"))) == set(CHECKS["partitions"])
 
 
 @in_every_store
