@@ -57,6 +57,14 @@ _FORMS: Final = {
 }
 """URLs of warehouses by scheme."""
 
+_KNOWN_SCHEMES: Final = ", ".join(f"{scheme}://" for scheme in sorted(_FORMS))
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/?)")
+"""The beginning of a URL that is not one of a warehouse; a folder with such a name is written as ./NAME."""
+
+_ODD_PARTS: Final = re.compile(r"//+|/\.{1,2}(?=/|$)")
+"""An empty part of a URL's path, `.` or `..`: object stores take them for names, and libraries differ."""
+
 _AWS: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _AZURE: Final = "AZURE_STORAGE_ACCOUNT_KEY and others of docs/configuration.md"
 _CREDENTIALS: Final = {
@@ -232,9 +240,11 @@ def refuse_invalid_path(warehouse: str) -> None:
     if not is_local(warehouse):
         _refuse_invalid_url(warehouse)
         return
-    scheme = warehouse.partition(":")[0].lower()
-    if ":" in warehouse and scheme in _FORMS:
-        raise UsageError(f"{value_at(WAREHOUSE, scheme)}:...: expected a URL of the form {_FORMS[scheme]}")
+    scheme = _SCHEME.match(warehouse)
+    form = _FORMS.get(scheme[1].lower()) if scheme else None
+    if scheme and (form or scheme[2]):
+        expected = f"a URL of the form {form}" if form else f"the path of a folder, or a URL of {_KNOWN_SCHEMES}"
+        raise UsageError(f"{value_at(WAREHOUSE, scheme[1])}:...: expected {expected}")
     folder = Path(warehouse).absolute()
     if odd := _IMPOSSIBLE.search(str(folder)):
         raise UsageError(
@@ -255,11 +265,12 @@ def _refuse_invalid_url(warehouse: str) -> None:
     """Raise UsageError for a URL that cannot be a warehouse; the message contains no credentials."""
     scheme, _, rest = warehouse.partition("://")
     if scheme not in _FORMS:
-        known = ", ".join(f"{known}://" for known in sorted(_FORMS))
-        raise UsageError(
-            f"{value_at(WAREHOUSE, scheme)}://...: no warehouse can be there; give a folder as its path, or a URL of "
-            f"{known}"
+        advice = (
+            f"write {scheme.lower()}:// in lower case"
+            if scheme.lower() in _FORMS
+            else f"give a folder as its path, or a URL of {_KNOWN_SCHEMES}"
         )
+        raise UsageError(f"{value_at(WAREHOUSE, scheme)}://...: no warehouse can be there; {advice}")
     place, _, last_host = rest.rpartition("@")  # a secret may contain a slash, so the host is not what urlsplit says
     if "@" in rest and (scheme not in _IN_USER or not _BUCKET.fullmatch(place)):
         raise UsageError(
@@ -280,7 +291,7 @@ def _refuse_invalid_url(warehouse: str) -> None:
             f"{shown}{url.path}: expected a folder, as in {_FORMS[scheme]}; a warehouse has many folders of its own, "
             "so it is not put at the top"
         )
-    if odd := _IMPOSSIBLE.search(url.path):
+    if odd := _IMPOSSIBLE.search(url.path) or _ODD_PARTS.search(url.path):
         raise UsageError(
             f"{value_at(WAREHOUSE, repr(warehouse))}: {odd[0]!r} cannot be part of a Delta table's address"
         )
