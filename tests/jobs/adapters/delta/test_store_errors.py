@@ -70,8 +70,8 @@ def test_commands_that_read(store: RefusingStore, tmp_path: Path, error: str, re
         assert (ran.exit_code, ran.stdout) == (22, ""), (command, ran.stderr)
         [line] = ran.stderr.splitlines()
         assert line.startswith(f"surveyor: table snapshots at {store.warehouse}/") or "table plans at" in line
-        advice = f"`surveyor doctor --warehouse {store.warehouse}` examines the warehouse"
-        assert line.endswith(f"cannot be read: {reason}; {advice}")
+        assert f"cannot be read: {reason}; `surveyor doctor --" in line
+        assert line.endswith(f" --warehouse {store.warehouse}` examines the warehouse")
 
 
 def test_a_store_that_asks_for_fewer_requests(store: RefusingStore) -> None:
