@@ -137,6 +137,10 @@ site: | python ## Build docs/ as a website in build/site, which needs no network
 bench: setup ## Measure; options go into BENCH_ARGS
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
+.PHONY: bench-large
+bench-large: setup ## Measure a year of snapshots and millions of partitions, for hours; options go into BENCH_ARGS
+	$(BIN)/python -m tests.bench.large $(BENCH_ARGS)
+
 DIST_EXTRAS ?= connect
 
 .PHONY: dist

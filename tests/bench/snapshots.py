@@ -142,7 +142,8 @@ def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def main(sizes: Iterable[int], driver_memory: str) -> None:
+def bench_sizes(sizes: Iterable[int], driver_memory: str) -> list[Cost]:
+    """Measure first and unchanged snapshots of clusters of these sizes, after a warm-up of WARM_UP partitions."""
     spark = start_session("surveyor bench", {"spark.driver.memory": driver_memory})
     driver, costs = Driver(spark), list[Cost]()
     for partitions in (WARM_UP, *sizes):
@@ -151,8 +152,7 @@ def main(sizes: Iterable[int], driver_memory: str) -> None:
             for kind in (FIRST, UNCHANGED):
                 costs.append(_alone(driver, partitions, kind, settings))
                 log(str(costs[-1].row))
-    for row in growths([cost for cost in costs if cost.partitions != WARM_UP]):
-        log(str(row))
+    return costs
 
 
 def _alone(driver: Driver, partitions: int, kind: str, settings: Settings) -> Cost:
@@ -168,4 +168,6 @@ def _alone(driver: Driver, partitions: int, kind: str, settings: Settings) -> Co
 
 
 if __name__ == "__main__":
-    main(map(int, sys.argv[1].split(",")), *sys.argv[2:] or ["8g"])
+    measured = bench_sizes(map(int, sys.argv[1].split(",")), *sys.argv[2:] or ["8g"])
+    for row in growths([cost for cost in measured if cost.partitions != WARM_UP]):
+        log(str(row))

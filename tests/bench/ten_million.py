@@ -36,7 +36,7 @@ from schemas.znode_codecs import State, encode_state
 from tests.bench.clusters.synthetic import TOPIC_SIZE, Cluster, cluster, state_path
 from tests.bench.cold import run_command
 from tests.bench.dashboard import opened_dashboard
-from tests.bench.figures import median_of, processes_below, timed
+from tests.bench.figures import Figure, median_of, processes_below, timed
 
 PARTITIONS: Final = 1_000_000
 CLUSTERS: Final = 10
@@ -74,6 +74,9 @@ SPARK_TURNS: Final = 1
 TURNS: Final = 3
 """How often a command without Spark is run on each warehouse."""
 
+TARGET: Final = 1.0
+"""What a command may take at most for each cluster, in times of the same on a single cluster."""
+
 SAMPLE_SECONDS: Final = 0.25
 
 
@@ -103,6 +106,16 @@ class Comparison:
         seconds = f"{run.seconds / self.clusters:.1f} | {alone.seconds:.1f}"
         ratios = f"{run.seconds / self.clusters / alone.seconds:.2f} | {self.processor_ratio:.2f}"
         return f"| {self.measured} | {seconds} | {ratios} | {run.gigabytes:.1f} | {alone.gigabytes:.1f} |"
+
+    def figures(self, target: float | None) -> list[Figure]:
+        """Return the seconds, and the processor time, which has the target."""
+        run, alone = self.run, self.alone
+        of_processors = run.processor_seconds / self.clusters, alone.processor_seconds
+        baseline = "a warehouse of a single cluster"
+        return [
+            Figure(self.measured, run.seconds / self.clusters, baseline, alone.seconds),
+            Figure(f"{self.measured}, processor time", of_processors[0], baseline, of_processors[1], target),
+        ]
 
     @property
     def processor_ratio(self) -> float:

@@ -12,9 +12,20 @@ from tests.bench.notification import bench_notification
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.report import Report
 from tests.bench.snapshots import SnapshotBench
+from tests.bench.ten_million import Comparison, Run
 from tests.jobs.support.kafka.paged_brokers import LISTED, NOT_PAGED
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+
+def test_rows_of_the_large_benchmarks() -> None:
+    """A command for all clusters is compared per cluster; the processor time has the target."""
+    compared = Comparison("surveyor report --all, for each", 10, Run(20.0, 30.0, 1.0), Run(4.0, 2.0, 1.0))
+    report = Report({"cores": 2}, compared.figures(1.0), [])
+
+    rows = [(figure.seconds, figure.ratio, figure.target, figure.met) for figure in report.figures]
+    assert rows == [(2.0, 0.5, None, None), (3.0, 1.5, 1.0, False)]
+    assert report.missed == ["surveyor report --all, for each, processor time"]
 
 
 @pytest.mark.repeat

@@ -30,6 +30,7 @@ OF_OTHERS: Final = {
     *("--conn-type", "--conn-host"),  # airflow connections add
     *("--markdown", "--partitions", "--rounds", "--planned", "--told", "--failover", "--driver-memory"),  # make bench
     "--clusters",  # make bench
+    *("--only", "--year", "--ten-million", "--sizes"),  # make bench-large
     *("--help", "--version", "--show-completion", "--install-completion"),
 }
 
