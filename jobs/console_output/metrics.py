@@ -171,6 +171,7 @@ def families(figures: ClusterFigures) -> Iterator[Metric]:
 def _of_snapshot(figures: ClusterFigures) -> Iterator[Metric]:
     last = figures.recent.snapshot
     number, taken_at, seconds = (None, None, None) if last is None else (last.snapshot_id, last.taken_at, last.seconds)
+    yield figures.gauge("has_snapshot", "Whether the cluster has a snapshot, 0 or 1.", int(last is not None))
     yield figures.gauge("snapshot_id", "Id of the last snapshot.", number)
     yield figures.gauge(
         "last_snapshot_timestamp_seconds",

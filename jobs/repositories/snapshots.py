@@ -75,6 +75,17 @@ def refuse_other_cluster_id(warehouse: Warehouse, cluster_id: str | None, addres
         raise OtherClusterError(message)
 
 
+def names_of_cluster(warehouse: Warehouse, cluster_id: str | None) -> list[str]:
+    """Return the other names under which the warehouse has snapshots of the cluster with this id."""
+    if cluster_id is None:
+        return []
+    others = [name for name in warehouse.clusters() if name != warehouse.cluster]
+    ids = {
+        name: Warehouse(warehouse.uri, name).read("snapshots", columns=["cluster_id"])["cluster_id"] for name in others
+    }
+    return [name for name, known in ids.items() if cluster_id in known.to_pylist()]
+
+
 def oldest_snapshot_id(warehouse: Warehouse) -> int:
     """Return the id of the oldest snapshot that is kept; there must be one."""
     return int(pc.min(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py())

@@ -137,7 +137,7 @@ def _warn_of_silent_brokers(configs: list[BrokerConfig], log: LogLine) -> None:
     if silent:
         log(
             f"surveyor: {pluralise(len(silent), 'broker')} did not report their configs, Kafka's defaults "
-            f"are assumed: {_names(silent)}"
+            f"are assumed: {_names(silent)}; `surveyor doctor` reports the reasons"
         )
 
 

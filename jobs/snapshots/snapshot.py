@@ -29,6 +29,7 @@ from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lin
 from jobs.repositories.snapshots import (
     find_snapshot,
     last_snapshot,
+    names_of_cluster,
     refuse_other_cluster_id,
     with_readable_versions,
 )
@@ -97,6 +98,12 @@ def take_snapshot_of(
         _end_drains(settings, reading.metadata, log)
         row = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn, log=log)
     _warn(reading.metadata, row, log)
+    if row.snapshot_id == 1 and (names := names_of_cluster(settings.warehouse, row.cluster_id)):
+        log(
+            f"surveyor: the warehouse has snapshots of this cluster, with id {row.cluster_id}, under another name, "
+            f"too: {', '.join(names)}; check the address {settings.address} and --cluster",
+            logging.WARNING,
+        )
     return TakenSnapshot(row, phases.rounded)
 
 

@@ -4,7 +4,7 @@ Corresponds to the moves that `--remove-brokers`, `--replace`, `--replication-fa
 partition gets as few moves as possible; with these it spans as many racks as possible, with as few replicas in one rack
 as possible. A rack may be lost only if all of its brokers are emptied or dead. A rack gets more replicas of a partition
 than any rack holds now only if the others have no room. In: a PlacementModel whose `after` equals `before`. Out:
-`after` with the required changes, and `min_racks` raised and `limit` lowered where a replica has to move anyway.
+`after` with the required changes, and `min_racks` raised and `limit` lowered if a replica must move anyway.
 `descent` makes the choice exact. `removal_order` decides which replica leaves if there is a choice; no later step
 brings it back in place of one in sync.
 """
@@ -150,7 +150,7 @@ def _lost(model: PlacementModel) -> Ints:
 
 
 def _reach(model: PlacementModel) -> Ints:
-    """Return the racks a row can span: those it has, and those of brokers that may be given replicas."""
+    """Return the racks a row can span: its own racks, and the racks of brokers that may be given replicas."""
     count = len(model.rack_names)
     offered = np.zeros(count + 1, dtype=bool)
     offered[model.racks[:-1][model.target]] = True
@@ -160,7 +160,7 @@ def _reach(model: PlacementModel) -> Ints:
 
 
 def _superfluous(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> Bools:
-    """Return the rows of which a replica has to leave: too many, or in too few racks, or too many in one rack."""
+    """Return the rows with a replica that must leave: too many replicas, too few racks, or too many in one rack."""
     after = model.after[:, rows]
     held = after != NO_BROKER
     keeps = max_independent(model.racks[after], held, model.factor[rows], need[rows], limit[rows])
@@ -184,7 +184,7 @@ def _dispensable(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> 
 def _take_out(model: PlacementModel, rows: Ints, load: Ints, dispensable: Bools) -> None:
     """Remove a dispensable replica from each row: by removal rank, then a follower, then one of the fullest broker.
 
-    Sets that fit the racks are the bases of a matroid, so removing one after the other is optimal.
+    Sets that fit the racks are the bases of a matroid, so removing them one at a time is optimal.
     """
     most = int(load.max()) + 1
     for start in range(0, len(rows), ROWS_PER_PLACEMENT):

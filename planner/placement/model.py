@@ -34,7 +34,7 @@ class PlacementModel:
     """Targets that may get replicas they did not have; the other brokers only give, or keep what they have."""
     emptied: Bools
     given_up: Bools
-    """Racks of which every broker is emptied or dead, and at least one emptied."""
+    """Racks whose brokers are all emptied or dead, at least one of them emptied."""
     order: Ints
     topic: Ints
     partition: Ints
@@ -44,7 +44,7 @@ class PlacementModel:
     movable: Bools
     held: Bools
     removal_rank: Ints
-    """(slot of `before`, row): where a replica has to leave, the highest rank leaves first."""
+    """(slot of `before`, row): if a replica must leave, the highest rank leaves first."""
     keep_in_sync: Ints
     """By (slot, row) the replicas in sync of rows with a lagging replica; balancing does not move them."""
     pinned: Ints
@@ -52,10 +52,10 @@ class PlacementModel:
     min_racks: Ints
     """Racks that each row must span.
 
-    `forced_moves` lowers the number where racks are given up, and raises it where replicas move.
+    `forced_moves` lowers the number if racks are given up, and raises it if replicas move.
     """
     limit: Ints
-    """Replicas allowed in one rack of each row; `forced_moves` raises it where necessary, and lowers it where possible.
+    """Replicas allowed in one rack of each row; `forced_moves` raises it if necessary, and lowers it if possible.
     """
 
     @property

@@ -1,14 +1,14 @@
 """The spread of replicas over racks, for many partitions at once.
 
 Corresponds to the rack rule of `AdminUtils`: replicas in as many racks as possible. With more replicas than racks, that
-number says nothing, and what matters is how many replicas the loss of one rack takes. Arrays are (slot, row) of rack
+number is meaningless, and what matters is how many replicas the loss of one rack takes. Arrays are (slot, row) of rack
 numbers; `NO_RACK` stands for a broker without a rack and for padding.
 
 Both measures can be optimal at once. The numbers of replicas that allowed sets put into racks form an M-convex set,
 whose most even member has the lowest maximum and the fewest zeros (Frank and Murota). Sets of one size that span at
-least so many racks and put at most so many replicas into one are the bases of a matroid, a gammoid: each replica takes
-the first place of its rack, or one of the places that the span leaves over, of which a rack may use all but one of its
-own limit. So such sets can be built, and exchanged, one replica at a time.
+least a number of racks and put at most a number of replicas into one are the bases of a matroid, a gammoid: each
+replica takes the first place of its rack, or one of the places that the span leaves over, of which a rack may use all
+but one of its own limit. So such sets can be built, and exchanged, one replica at a time.
 """
 
 from collections.abc import Iterable

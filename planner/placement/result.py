@@ -47,7 +47,7 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
     lists = np.empty((len(model.order), len(model.after)), dtype=np.int64)
     lists[model.order] = ids[model.after].T
     racks_before, racks_after = (spanned(model.racks[some]) for some in (model.before, model.after))
-    # of the lists as they end up: `model.factor` is what was asked for, and given lists are not asked for
+    # of the lists as they end up: `model.factor` is the requested factor, and given lists are not requested
     factor_before, factor_after = ((some != NO_BROKER).sum(axis=0) for some in (model.before, model.after))
     return Placement(
         replicas=lists,
@@ -284,8 +284,8 @@ def fewest_in_any_order(before: Ints, after: Ints) -> int:
     """Return the fewest copies with which loads `before` become `after` in some order: the fullest stay the fullest.
 
     If only the rules restrict a plan, its loads are the most even possible, and all equally even loads are permutations
-    of them. The reason is that the possible loads form a base polyhedron, of which these are the decreasingly minimal
-    points (Frank and Murota). So this bound is tighter.
+    of them. The reason is that the possible loads form a base polyhedron, and these are its decreasingly minimal points
+    (Frank and Murota). So this bound is tighter.
 
     >>> fewest_in_any_order(np.array([30, 30, 0, 0]), np.array([10, 10, 30, 10]))
     20
@@ -294,7 +294,7 @@ def fewest_in_any_order(before: Ints, after: Ints) -> int:
 
 
 def _reaches(before: Ints, fresh: Bools, gained: int, given: int, squares: int) -> bool:
-    """Whether the best loads with so many replicas gained and given up are as even as required."""
+    """Return whether the best loads with these numbers of replicas gained and given up are as even as required."""
     taken, left = before.copy(), -fill_lowest(-before, given)
     taken[fresh] = fill_lowest(before[fresh], gained)
     crossed = gained and given and taken[taken > before].max() > left[left < before].min()

@@ -1,6 +1,6 @@
-"""Waves: pieces of a placement small enough to run one after the other, each of which can be rolled back.
+"""Waves: pieces of a placement small enough to run one at a time, and to be rolled back each.
 
-Corresponds to `--max-movement` of kafka-utils and to batches that operators cut by hand. A limit counts incoming and
+Corresponds to `--max-movement` of kafka-utils and to batches that operators cut manually. A limit counts incoming and
 outgoing replicas separately, per broker and wave. Partitions wait, in order of topic and partition, for the first wave
 with room, so the same placement gives the same waves. In: partitions and their Placement. Out: one step per row and
 wave.
@@ -102,7 +102,7 @@ class Waves:
 def cut_into_waves(
     partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits
 ) -> Waves:
-    """Cut a placement into waves; changes of order alone come in the last wave, when all replicas are in sync."""
+    """Cut a placement into waves; changes of only the order come in the last wave, when all replicas are in sync."""
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
         raise PlacementError(f"at most {caps.moves_per_broker} moves per broker and wave: expected at least 1")
     rows = placement.changed

@@ -153,7 +153,7 @@ class ExchangeGraph:
         return edges
 
     def _open_racks(self, columns: Ints) -> Bools:
-        """Return by (slot, rack, row) whether a broker of the rack may replace the slot; the last rack is no rack."""
+        """Return by (slot, rack, row) whether a broker of the rack may replace the slot; the last one is none."""
         racks = self.model.racks[self.after[:, columns]]
         count = len(self.model.rack_names)
         without = spanned(racks) - only_in_rack(racks)

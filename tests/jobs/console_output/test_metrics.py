@@ -110,7 +110,7 @@ def samples(measured: Surveyor) -> Samples:
 
 def test_partitions_are_counted_by_their_state(samples: Samples) -> None:
     one = samples.one
-    assert (one("snapshot_id"), one("partitions"), one("topics")) == (1, 4, 1)
+    assert (one("has_snapshot"), one("snapshot_id"), one("partitions"), one("topics")) == (1, 1, 4, 1)
     assert (one("offline_partitions"), one("under_replicated_partitions"), one("moving_partitions")) == (1, 1, 1)
     assert (one("mendable_partitions"), one("stuck_partitions"), one("drained_brokers")) == (0, 1, 1)
 
@@ -157,7 +157,9 @@ def test_before_the_first_snapshot_nothing_is_mistaken_for_zero(tmp_path: Path) 
     conf.write_text("[clusters.default]\n")
     samples = parsed(SurveyorAlone(warehouse).run("metrics", "--all", "--conf", str(conf)).stdout)
 
-    assert sorted(samples) == ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_plans"]
+    known = ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_has_snapshot", "surveyor_plans"]
+    assert sorted(samples) == known
+    assert samples["surveyor_has_snapshot"] == {frozenset(): 0.0}
 
 
 def test_a_cluster_without_snapshots_has_no_metrics(measured: Surveyor, tmp_path: Path) -> None:

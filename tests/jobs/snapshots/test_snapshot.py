@@ -537,6 +537,14 @@ def test_another_cluster_under_the_same_name_is_refused(surveyor: Surveyor, tree
     assert surveyor.json("snapshot", "--cluster", "again")["snapshot_id"] == 1
 
 
+def test_the_same_cluster_under_another_name_is_warned_of(surveyor: Surveyor) -> None:
+    surveyor.json("snapshot")
+    first, second = (surveyor("snapshot", "--cluster", "again") for _ in range(2))
+
+    warning = f"snapshots of this cluster, with id {CLUSTER_ID}, under another name, too: default"
+    assert [(ran.code, warning in ran.stderr) for ran in (first, second)] == [(0, True), (0, False)]
+
+
 def test_a_history_of_two_clusters_is_continued_by_neither(surveyor: Surveyor, tree: KafkaTree) -> None:
     """Neither cluster can tell which rows of the history are its own."""
     surveyor.json("snapshot")
