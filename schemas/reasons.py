@@ -72,10 +72,10 @@ NEW_TOPIC: Final = Sentence("new topic")
 ADDED_PARTITION: Final = Sentence("added partition")
 NO_STATE_YET: Final = Sentence("no state yet")
 FIRST_LEADER: Final = Sentence("{what}: first live replica leads, live replicas are in sync")
-NO_REPLICA_ALIVE: Final = Sentence("no replica is alive: {replicas:ids}")
+NO_REPLICA_ALIVE: Final = Sentence("no replica is live: {replicas:ids}")
 ISR_EMPTY: Final = Sentence("no replica is in sync: the ISR is empty")
 ISR_CANNOT_LEAD: Final = Sentence("no in-sync replica can lead: ISR {isr:ids}")
-ALIVE_NOT_ELECTABLE: Final = Sentence("; alive but cannot be elected: {survivors:ids}")
+ALIVE_NOT_ELECTABLE: Final = Sentence("; live but cannot be elected: {survivors:ids}")
 ISR_GONE: Final = Sentence("no in-sync replica is live: ISR {gone:ids}")
 ISR_SHRINKS: Final = Sentence("removed from the ISR: {gone:ids}")
 LEADER_RESTARTED: Final = Sentence("its leader has restarted, and no other replica is in sync")
@@ -87,15 +87,15 @@ IN_SYNC_ELECTED: Final = Sentence("; first live in-sync replica is {leader}")
 
 # elections of the preferred replica
 UNKNOWN_IN_SNAPSHOT: Final = Sentence("no such partition in the snapshot")
-PREFERRED_ELECTED: Final = Sentence("preferred replica {preferred} is alive and in the ISR")
-LEADER_IN_QUARANTINE: Final = Sentence("its leader {leader} is alive, but its registration is in quarantine")
+PREFERRED_ELECTED: Final = Sentence("preferred replica {preferred} is live and in the ISR")
+LEADER_IN_QUARANTINE: Final = Sentence("its leader {leader} is live, but its registration is in quarantine")
 ALREADY_PREFERRED: Final = Sentence("already led by its preferred replica {preferred}")
-PREFERRED_LEADS_DEAD: Final = Sentence(", which is not alive")
+PREFERRED_LEADS_DEAD: Final = Sentence(", which is not live")
 PREFERRED_DRAINED: Final = Sentence("preferred replica {preferred} is drained")
 PREFERRED_LOG_DIR_FAILED: Final = Sentence(
     "the log dir of preferred replica {preferred} failed: it answered with error 56"
 )
-PREFERRED_NOT_ALIVE: Final = Sentence("preferred replica {preferred} is not alive")
+PREFERRED_NOT_ALIVE: Final = Sentence("preferred replica {preferred} is not live")
 PREFERRED_NOT_IN_ISR: Final = Sentence("preferred replica {preferred} is not in the ISR")
 
 # controlled shutdowns and drains
@@ -104,7 +104,7 @@ LEAVES_ISR: Final = Sentence("; out of the ISR")
 NOT_IN_ISR: Final = Sentence("; not in the ISR")
 ONLY_REPLICA: Final = Sentence("its only replica is {replicas:ids}")
 NO_OTHER_CAN_LEAD: Final = Sentence("no other in-sync replica can lead: ISR {isr:ids}")
-LEADER_NOT_ALIVE: Final = Sentence("its leader {leader} is not alive: elect another one first")
+LEADER_NOT_ALIVE: Final = Sentence("its leader {leader} is not live: elect another one first")
 LAST_IN_ISR: Final = Sentence("no other replica is in the ISR")
 
 # restarts of brokers
@@ -121,7 +121,7 @@ MIN_ISR_OF_BROKERS_UNREAD: Final = Sentence(
     "its topic does not set min.insync.replicas, and the default of broker {brokers:ids} cannot be read"
 )
 DEPENDS_ON_UNCERTAIN: Final = Sentence(
-    "it depends on broker {uncertain:ids}, which is registered, but not known to be alive"
+    "it depends on broker {uncertain:ids}, which is registered, but not known to be live"
 )
 
 # the order of restarts
@@ -135,10 +135,10 @@ LOSES_QUORUM: Final = Sentence("; the quorum loses its majority")
 UNKNOWN_PARTITION: Final = Sentence("no such partition")
 INVALID_TARGET: Final = Sentence("requested replicas [{requested:ids}]: expected broker ids without duplicates")
 ALREADY_ASSIGNED: Final = Sentence("partition is already assigned as requested")
-TARGET_NOT_ALIVE: Final = Sentence("not alive: {not_live:ids}; the request waits for them")
+TARGET_NOT_ALIVE: Final = Sentence("not live: {not_live:ids}; the request waits for them")
 NO_LEADER_YET: Final = Sentence("it has no leader yet")
 NO_LIVE_LEADER: Final = Sentence("it has no live leader in its ISR")
-WAITS_FOR_BROKER: Final = Sentence("{lagging:ids} of the target not in the ISR yet; not alive: {dead:ids}")
+WAITS_FOR_BROKER: Final = Sentence("{lagging:ids} of the target not in the ISR yet; not live: {dead:ids}")
 WAITS_FOR_ISR: Final = Sentence("{lagging:ids} of the target not in the ISR yet")
 TARGET_CANNOT_LEAD: Final = Sentence("no replica of the target may lead")
 TO_BE_STOPPED: Final = Sentence("to be stopped: {unstopped:ids}")
@@ -168,7 +168,7 @@ STEP_WHY: Final = Sentence("; {why}")
 UNDRAINED: Final = Sentence("no longer drained")
 WHY_REORDERED: Final = Sentence("{why}: order of replicas changes, no data moves")
 WHY_ELECTED: Final = Sentence("{why}: first in sync is {leader}")
-RETURNS_TO_DEAD: Final = Sentence("going back adds brokers that are not alive: {dead:ids}")
+RETURNS_TO_DEAD: Final = Sentence("going back adds brokers that are not live: {dead:ids}")
 RETURNS_TO_DRAINED: Final = Sentence("going back adds brokers that are drained: {drained:ids}")
 EVENS_OUT_LEADERS: Final = Sentence("evens out leaders: the first replica becomes leader when all replicas are in sync")
 DRAINED_PARTITION_GONE: Final = Sentence("the partition that was drained is gone")
@@ -219,7 +219,7 @@ WOULD_HAVE: Final = Sentence("it would have {fault}: {advice}")
 MORE_REPLICAS: Final = Sentence("more replicas than the {brokers} that may hold them")
 FEWER_RACKS_THAN_NOW: Final = Sentence("fewer racks than now")
 HELD_BY_DEAD: Final = Sentence(
-    "a broker that is not alive, or not understood, holds a replica; --remove-brokers or --replace moves it away"
+    "a broker that is not live, or not understood, holds a replica; --remove-brokers or --replace moves it away"
 )
 
 # targets from an earlier snapshot
@@ -233,7 +233,7 @@ UNKNOWN_TAKE_SNAPSHOT: Final = Sentence("no such partition in the snapshot: take
 NO_REPLICAS: Final = Sentence("no replicas")
 FACTOR_CHANGES: Final = Sentence("replication factor {now} → {then}: not requested")
 DUPLICATE_BROKER: Final = Sentence("names a broker twice: {target:ids}")
-ADDS_DEAD: Final = Sentence("adds brokers not alive in the snapshot: {dead:ids}")
+ADDS_DEAD: Final = Sentence("adds brokers not live in the snapshot: {dead:ids}")
 MIN_ISR_UNREACHABLE: Final = Sentence("{count} {noun} can never reach min.insync.replicas={min_isr}")
 RACK_CROWDED: Final = Sentence("most replicas in one rack {now} → {then}: [{racks}]; the minimum is {needed}")
 RACKS_LOST: Final = Sentence("racks {now} → {then}: [{racks}]")
@@ -252,7 +252,7 @@ REQUEST_TOO_LARGE: Final = Sentence(
 INTERMEDIATE_FAULT: Final = Sentence("on the way, after wave {wave}: {fault}")
 
 # offline partitions
-LEADER_ALIVE: Final = Sentence("its leader {leader} is alive")
+LEADER_ALIVE: Final = Sentence("its leader {leader} is live")
 LAST_STATE: Final = Sentence(
     "its state znode is gone: snapshot {seen} showed leader {leader}, ISR {isr:ids}, leader epoch {leader_epoch}"
 )
@@ -274,24 +274,24 @@ CHECK_LOGS: Final = Sentence("; not allowed: check the logs of its brokers, then
 RESTART_BROKERS: Final = Sentence(
     "; restart the partition's brokers afterwards; until then they ignore the new state, because its version is lower"
 )
-HOLDERS_HIDDEN: Final = Sentence("alive but cannot be elected, and may hold the data: {hidden:ids}")
-NONE_ELECTABLE: Final = Sentence("no replica is alive and may be elected: {replicas:ids}")
+HOLDERS_HIDDEN: Final = Sentence("live but cannot be elected, and may hold the data: {hidden:ids}")
+NONE_ELECTABLE: Final = Sentence("no replica is live and may be elected: {replicas:ids}")
 
 # requests and reassignments that make no progress
 NO_SUCH_PARTITION: Final = Sentence("there is no such partition")
 NOT_A_BROKER_LIST: Final = Sentence("[{requested:ids}] is not a list of distinct brokers")
-NOT_ALIVE: Final = Sentence("not alive: {dead}")
-ISR_NOT_ALIVE: Final = Sentence("no replica in its ISR [{isr:ids}] is alive")
+NOT_ALIVE: Final = Sentence("not live: {dead}")
+ISR_NOT_ALIVE: Final = Sentence("no replica in its ISR [{isr:ids}] is live")
 
 # cancellations
 COPIES_LOST: Final = Sentence("the copies on [{adding:ids}] would be deleted")
 ISR_UNKNOWN: Final = Sentence("its ISR is not known")
 ISR_KNOWN: Final = Sentence("its ISR is [{isr:ids}]")
 NO_ORIGIN_IN_SYNC: Final = Sentence(
-    "no original replica of [{origin:ids}] is alive and in sync ({isr}): {lost}, and no replica could lead it"
+    "no original replica of [{origin:ids}] is live and in sync ({isr}): {lost}, and no replica could lead it"
 )
 ORIGIN_NOT_ALIVE: Final = Sentence(
-    "original replicas [{dead:ids}] are not alive: {lost}, and only [{live:ids}] would remain alive"
+    "original replicas [{dead:ids}] are not live: {lost}, and only [{live:ids}] would remain live"
 )
 
 # cancellations that were requested, or were not
@@ -397,7 +397,7 @@ MOVED_SINCE: Final = Sentence(
 ELECT_FIRST: Final = Sentence(
     "no live leader in its ISR (leader {leader}, ISR [{isr:ids}]); elect a leader first, `surveyor status` shows how"
 )
-ADDS_NOT_ALIVE: Final = Sentence("[{target:ids}] adds brokers that are not alive: {dead:ids}")
+ADDS_NOT_ALIVE: Final = Sentence("[{target:ids}] adds brokers that are not live: {dead:ids}")
 ADDS_DRAINED: Final = Sentence("[{target:ids}] adds brokers that are drained: {drained:ids}")
 BACK: Final = Sentence("back to {target}{wave}: {moves}{racks}")
 BACK_ELECTED: Final = Sentence("back to {target}: preferred replica {preferred} leads again")
@@ -506,7 +506,7 @@ REQUESTED: Final = Sentence("requested")
 UNCHANGED: Final = Sentence("unchanged since the plan was made")
 QUEUED_AND_EXISTS: Final = Sentence("queued for deletion, and still exists")
 TOPIC_UNREAD: Final = Sentence("; its znode is not understood ({fault})")
-DELETION_WAITS: Final = Sentence("; it waits for {noun} {absent}, not alive: start it")
+DELETION_WAITS: Final = Sentence("; it waits for {noun} {absent}, not live: start it")
 
 # configs of topics
 CONFIG_NOT_SET: Final = Sentence("{name} is not set on this topic, so there is nothing to delete")
@@ -571,13 +571,13 @@ TOO_MANY_PARTITIONS: Final = Sentence(
 )
 PARTITIONS_EXIST: Final = Sentence("{topic} has {count} partitions already")
 TOPIC_REASSIGNED: Final = Sentence("partitions of {topic} are being reassigned; wait until that is complete")
-FACTOR_UNREACHABLE: Final = Sentence("replication factor {factor}: {live} brokers are alive")
+FACTOR_UNREACHABLE: Final = Sentence("replication factor {factor}: {live} brokers are live")
 ASSIGNED_TWICE: Final = Sentence("give either assignments, or the number of partitions and the replication factor")
 NOT_CONSECUTIVE: Final = Sentence("partitions [{partitions:ids}]: expected each from 0 on, once")
 ASSIGNMENTS_DIFFER: Final = Sentence("{assignments} assignments for {partitions} new partitions")
 NOT_OF_FACTOR: Final = Sentence("[{replicas:ids}]: expected {factor} broker ids without duplicates")
 NOT_BROKER_IDS: Final = Sentence("[{replicas:ids}]: expected broker ids without duplicates")
-BROKERS_NOT_ALIVE: Final = Sentence("brokers [{dead:ids}] are not alive")
+BROKERS_NOT_ALIVE: Final = Sentence("brokers [{dead:ids}] are not live")
 ALIVE_ARE: Final = Sentence("; alive are {live:ids}")
 CANNOT_BE_DECODED: Final = Sentence("{path} cannot be decoded: {fault}")
 NOT_BEING_REASSIGNED: Final = Sentence("no reassignment of this partition is in progress")
@@ -586,7 +586,7 @@ LED_ALREADY: Final = Sentence("it has a leader")
 RECOVER_INSTEAD: Final = Sentence(
     "an unclean election may lose acknowledged records: `surveyor plan recover` shows the evidence first"
 )
-PREFERRED_UNAVAILABLE: Final = Sentence("the preferred replica is not alive or not in sync")
+PREFERRED_UNAVAILABLE: Final = Sentence("the preferred replica is not live or not in sync")
 
 
 def other_topic(topic: str, planned: str | None, now: str | None) -> str:

@@ -128,7 +128,7 @@ class Broker(TableRow, frozen=True, kw_only=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether it is alive: any registered broker of ZooKeeper, and one of KRaft that is not fenced."""
+        """Whether it is live: any registered broker of ZooKeeper, and one of KRaft that is not fenced."""
         return not self.fenced
 
 

@@ -99,7 +99,7 @@ def _last_in_sync(step: BrokerStart, order: StartOrder) -> str:
 
 
 def _live_lines(order: StartOrder, failed_log_dirs: Collection[int]) -> list[str]:
-    """Name the brokers that are alive and in sync but cannot lead."""
+    """Name the brokers that are live and in sync but cannot lead."""
     return [
         f"broker {broker} is registered and was last in sync of {count}, but "
         + (

@@ -159,7 +159,7 @@ def _registered(settings: Settings, brokers: Sequence[Broker]) -> CheckResult:
     if fenced:
         found += f"; fenced: {join_ids(fenced)}"
     if missing:
-        found += f"; in the last snapshot, but not alive: {join_ids(missing)}"
+        found += f"; in the last snapshot, but not live: {join_ids(missing)}"
     if fenced or missing:
         return CheckResult("brokers", CheckStatus.WARNING, found, see_status(settings))
     return CheckResult("brokers", CheckStatus.FINE, found)

@@ -194,7 +194,7 @@ def warnings(  # noqa: PLR0917 - everything that can cause a warning
     last = {c.name: c for c in changes if kind == PlanKind.REASSIGN and c.action == Action.REASSIGN}
     dead = [name for name, change in last.items() if _keeps_dead(change)]
     warned = (
-        ("keeps", "keep", "a replica on a broker that is not alive", dead),
+        ("keeps", "keep", "a replica on a broker that is not live", dead),
         ("goes", "go", "offline", offline),
         ("goes", "go", "offline when the drained brokers stop", sorted(doomed)),
         ("may", "may", "lose data by an unclean election", unclean),
@@ -246,7 +246,7 @@ def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Opera
         if boolean(config.get(UNCLEAN_ELECTION)):
             yield (
                 f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, which "
-                "loses the records they lack; if no in-sync replica is alive, it does so at once"
+                "loses the records they lack; if no in-sync replica is live, it does so at once"
             )
         stated = data.replication_factor if isinstance(data, AlteredConfig) else None
         factor = factors.get(topic) if stated is None else stated

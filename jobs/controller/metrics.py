@@ -163,7 +163,7 @@ _HEALTH_SCHEMA: Final = pa.schema(
 def _unhealthy(rows: Sequence[PartitionInfo], registered: Collection[int], deleting: Collection[str]) -> dict[str, int]:
     """Count the partitions that are not healthy, as `health_of` does.
 
-    A registered broker is alive, whether or not its registration could be decoded.
+    A registered broker is live, whether or not its registration could be decoded.
     """
     columns = [[getattr(row, name) for row in rows] for name in _HEALTH_SCHEMA.names]
     table = pa.Table.from_arrays(

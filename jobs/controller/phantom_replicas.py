@@ -49,7 +49,7 @@ class PhantomReplicas:
         }
 
     def _rewrite(self, topic: str, pending: Collection[int]) -> None:
-        """Rewrite a topic; if it has changed since, or no broker is alive, the next cycle tries again."""
+        """Rewrite a topic; if it has changed since, or no broker is live, the next cycle tries again."""
         znode = read(self.control.client, topic_path(topic))
         if znode.version is None:
             return

@@ -83,7 +83,7 @@ def operation_status(
 
 
 def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:
-    """Name the brokers that hold a replica of a queued topic and are not alive: the deletion waits for each."""
+    """Name the brokers that hold a replica of a queued topic and are not live: the deletion waits for each."""
     if topic.content.value is None:
         return reasons.TOPIC_UNREAD.render(fault=topic.content.reason)
     assigned = topic.content.value.partitions.values()

@@ -133,7 +133,7 @@ def adds_partition(change: Change) -> bool:
 
 
 def is_unclean(change: Change) -> bool:
-    """Return whether a change elects a replica that is not in sync, because none in sync is alive."""
+    """Return whether a change elects a replica that is not in sync, because none in sync is live."""
     return change.action == Action.ELECT and change.leader_after not in (change.isr_before or ())
 
 

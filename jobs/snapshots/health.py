@@ -330,7 +330,7 @@ def _unparsable(view: ClusterView) -> Iterator[QuarantinedZnode]:
 def _stateless_reassignments(view: ClusterView, cannot_get_state: Bools) -> Iterator[QuarantinedZnode]:
     """Return topics with a reassigned partition that has no state and cannot get one; Kafka's controller fails on it.
 
-    A state is not created if the topic is queued for deletion or if no replica is alive. In KRaft no state is missing.
+    A state is not created if the topic is queued for deletion or if no replica is live. In KRaft no state is missing.
     """
     if not view.names.has_znodes:
         return

@@ -1,8 +1,8 @@
 """Broker sets that every rule needs, joined to the partitions: live, eligible, electable and drained brokers.
 
-A registered broker whose znode could not be decoded may well be alive. It counts as `live`: no rule elects a leader
+A registered broker whose znode could not be decoded may well be live. It counts as `live`: no rule elects a leader
 away from it. It never counts as `eligible`: no rule assigns anything to it. Corresponds to
-`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive and the last choice of an
+`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is live and the last choice of an
 election. Also corresponds to `replicasOnOfflineDirs`: a broker does not count as live for a partition whose log dir
 failed on it. In: partitions, topics, brokers. Out: the partitions with these sets as columns.
 """

@@ -127,7 +127,7 @@ def min_isr_of(config: Mapping[str, str | None] | None, default: int) -> int:
 class RepairMasks:
     """Masks with an entry per partition.
 
-    `repairable`: a cycle repairs it without loss. `leaderless`: no replica that could lead it is alive and in sync.
+    `repairable`: a cycle repairs it without loss. `leaderless`: no replica that could lead it is live and in sync.
     """
 
     repairable: Bools

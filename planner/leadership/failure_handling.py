@@ -55,7 +55,7 @@ _ABLE: Final = "array_intersect(array_intersect(replicas, eligible), live)"
 FIRST_ISR: Final = f"""IF(
     size(array_intersect({_ABLE}, informed)) > 0, array_intersect({_ABLE}, informed), {_ABLE}
 )"""
-"""The first ISR of a new partition; a replica that a drain stops is in it only if no other replica is alive."""
+"""The first ISR of a new partition; a replica that a drain stops is in it only if no other replica is live."""
 
 _FIRST_LEADER: Final = f"get({in_order_of_choice('first_isr')}, 0)"
 

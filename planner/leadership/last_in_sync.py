@@ -1,7 +1,7 @@
 """Start order of dead brokers for partitions without a live replica in sync: the last ISR members first.
 
 Kafka keeps the last member of an ISR (`ReplicaStateMachine.removeReplicasFromIsr`). Unless an unclean election is
-allowed, it elects an assigned replica that is alive and in the ISR (`offlinePartitionLeaderElection`). So only an
+allowed, it elects an assigned replica that is live and in the ISR (`offlinePartitionLeaderElection`). So only an
 assigned broker of its last ISR brings a partition back without loss. Each step of the order starts the broker that
 brings back most of the partitions still offline after the steps before. In: lists of brokers, a row per partition as in
 `PartitionArrays`. Out: `StartOrder`.

@@ -77,7 +77,7 @@ def with_election(partitions: DataFrame) -> DataFrame:
 def no_leader_reason() -> Column:
     """Return the reason why no leader can be elected.
 
-    It names ISR members that are alive but cannot be elected: not understood, not assigned, or without their log dir.
+    It names ISR members that are live but cannot be elected: not understood, not assigned, or without their log dir.
     """
     survivors = sentence(reasons.ALIVE_NOT_ELECTABLE, survivors=F.col("survivors"))
     none_live = sentence(reasons.NO_REPLICA_ALIVE, replicas=F.col("replicas"))

@@ -1,6 +1,6 @@
 """Preferred replica election: leadership returns to the first replica of the assignment.
 
-Corresponds to `Election.leaderForPreferredReplica`: the preferred replica must be alive and in the ISR, and the ISR
+Corresponds to `Election.leaderForPreferredReplica`: the preferred replica must be live and in the ISR, and the ISR
 does not change. Without a list of partitions, the partitions of brokers whose imbalance exceeds the threshold are
 considered. In: PARTITIONS, TOPICS, BROKERS, IMBALANCE or the requested partitions. Out: CHANGES and REJECTIONS.
 """
@@ -31,7 +31,7 @@ def candidates_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> Data
 def _leader_not_understood() -> Column:
     """Return whether the leader is registered, but its registration cannot be decoded.
 
-    Such a leader is alive but cannot be notified that it no longer leads, so it would continue to accept writes.
+    Such a leader is live but cannot be notified that it no longer leads, so it would continue to accept writes.
     """
     leader = F.col("leader")
     return F.array_contains(F.col("live"), leader) & ~F.array_contains(F.col("eligible"), leader)

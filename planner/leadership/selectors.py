@@ -1,6 +1,6 @@
 """Leader selectors: the next leader and its ISR, one transform per strategy.
 
-Corresponds to `Election.scala`: of the candidates, in their order, the first that is alive and in the ISR leads. A
+Corresponds to `Election.scala`: of the candidates, in their order, the first that is live and in the ISR leads. A
 drained broker leads only if no other candidate can, and never becomes leader again as the preferred replica. In:
 partitions with `replicas`, `leader`, `isr`, `leader_epoch` and the columns `live`, `eligible` and `electable` of
 `planner.columns.broker_sets`. Out: the same rows with `leader_after`, `isr_after` and `leader_epoch_after`, all null if

@@ -84,11 +84,11 @@ def unexplained_by_move(before: PartitionRegistration, now: PartitionRegistratio
 
 
 def unclean_choice(now: PartitionRegistration, last_known: Sequence[int] | None, live: Collection[int]) -> int | None:
-    """Return the replica that the controller elects if an unclean election is requested, None if none is alive.
+    """Return the replica that the controller elects if an unclean election is requested, None if none is live.
 
     Corresponds to `PartitionChangeBuilder.electAnyLeader`. The first in sync is chosen, or in an empty ISR the first
     that is eligible. If both lists are empty, it is the last known leader, if there is only one. Otherwise it is the
-    first that is alive.
+    first that is live.
 
     >>> offline = PartitionRegistration([1, 2, 3], [], [], -1, 5, [], [])
     >>> unclean_choice(offline, None, {2, 3}), unclean_choice(offline, [3], {2, 3}), unclean_choice(offline, [], set())

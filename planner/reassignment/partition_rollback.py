@@ -40,9 +40,9 @@ class ClusterFacts:
     """Facts of the cluster that concern every partition."""
 
     eligible: Collection[int]
-    """Brokers that are alive and understood."""
+    """Brokers that are live and understood."""
     live: Collection[int]
-    """Brokers that are alive, understood or not."""
+    """Brokers that are live, understood or not."""
     drained: Collection[int]
     racks: Mapping[int, str | None]
     deleting: Collection[str]

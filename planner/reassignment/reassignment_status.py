@@ -2,7 +2,7 @@
 
 Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`). Kafka
 deletes the replicas being added at once and restores the original assignment, in the order that the target left. Kafka
-does not check whether the original replicas are alive and in sync, so the caller must. In: the steps of one partition,
+does not check whether the original replicas are live and in sync, so the caller must. In: the steps of one partition,
 its assignment, its ISR, the live brokers. Out: a ReassignmentStatus, and a CancellationRisk or None.
 """
 
@@ -118,7 +118,7 @@ def cancellation_risk(
 ) -> CancellationRisk | None:
     """Return what a cancellation would lose, None if it would lose no copy in sync.
 
-    `fewer_copies`: the partition may be left on those original replicas that are alive, if one of them is in sync.
+    `fewer_copies`: the partition may be left on those original replicas that are live, if one of them is in sync.
 
     >>> cancellation_risk(ReplicaAssignment([1, 2, 3], adding=[3]), isr=[1, 3], live=[1, 3]).code.value
     'REPLICA_NOT_ALIVE'

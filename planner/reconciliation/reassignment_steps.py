@@ -52,7 +52,7 @@ _PROGRESS_COLUMNS: Final = {
 }
 
 _STARTS: Final = "is_asked AND size(not_live) = 0"
-"""A request with a target broker that is down waits; a move in progress continues until that broker is alive."""
+"""A request with a target broker that is down waits; a move in progress continues until that broker is live."""
 
 _ARRIVED: Final = f"is_being_reassigned AND NOT ({_STARTS}) AND size(lagging) = 0"
 _NARROWED: Final = f"{_ARRIVED} AND size(outside) = 0 AND array_contains(under_way, leader)"

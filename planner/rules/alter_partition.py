@@ -139,7 +139,7 @@ def _is_as_proposed(proposal: IsrProposal, row: PartitionInfo) -> bool:
 
 
 def _is_invalid(proposal: IsrProposal, row: PartitionInfo) -> bool:
-    """Return whether no controller may accept the proposal, whichever brokers are alive."""
+    """Return whether no controller may accept the proposal, whichever brokers are live."""
     isr, members = proposal.isr, {*proposal.isr}
     if proposal.leader_recovery_state not in {RECOVERED, RECOVERING}:
         return True

@@ -44,7 +44,7 @@ def offline_election(row: PartitionInfo, brokers: BrokerSets, *, unclean_allowed
 def first_isr(row: PartitionInfo, brokers: BrokerSets) -> list[int]:
     """Return the first ISR of a new partition: its live replicas.
 
-    A replica that a drain stops is in it only if no other replica is alive.
+    A replica that a drain stops is in it only if no other replica is live.
     """
     able = [replica for replica in row.replicas if replica in brokers.eligible and replica in brokers.live]
     return among(able, brokers.informed) or able

@@ -62,7 +62,7 @@ class _Move:
     def starts(self) -> bool:
         """Whether the request is carried out now.
 
-        A request with a target broker that is down waits; a move in progress continues until that broker is alive.
+        A request with a target broker that is down waits; a move in progress continues until that broker is live.
         """
         return self.is_requested and not self.not_live
 
@@ -72,7 +72,7 @@ class _Move:
 
     @property
     def left_behind(self) -> list[int]:
-        """The leaving replicas that are alive and not in the ISR."""
+        """The leaving replicas that are live and not in the ISR."""
         leaving = among(self.row.removing_replicas, self.brokers.live)
         return without(leaving, self.row.isr or ())
 

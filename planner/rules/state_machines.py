@@ -121,5 +121,5 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
 
 
 def _state_after(change: Change) -> PartitionState:
-    """Return the state of the partition after a change, whose leader is alive if it has one."""
+    """Return the state of the partition after a change, whose leader is live if it has one."""
     return _P.ONLINE if change.leader_after >= 0 else _P.OFFLINE

@@ -222,7 +222,7 @@ class Admin:
         return self._elect(PREFERRED, partitions)
 
     def elect_unclean(self, partitions: Sequence[Key]) -> dict[Key, int]:
-        """Elect a live replica if no in-sync replica is alive; records that it does not have are lost."""
+        """Elect a live replica if no in-sync replica is live; records that it does not have are lost."""
         return self._elect(UNCLEAN, partitions)
 
     def _elect(self, election: int, partitions: Sequence[Key]) -> dict[Key, int]:

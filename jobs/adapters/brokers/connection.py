@@ -102,7 +102,7 @@ class BrokerConnection:
     broker: Broker
     client_id: str
     on_activity: Callable[[], None]
-    """Called whenever the broker shows that it is alive."""
+    """Called whenever the broker shows that it is live."""
     listener: Listener
     versions: dict[int, int]
     correlation: int = 0

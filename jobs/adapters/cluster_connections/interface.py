@@ -32,7 +32,7 @@ ResourceName = tuple[str, str]
 """`broker` or `topic`, and its id or name."""
 
 CurrentOverrides = Mapping[ResourceName, Mapping[str, str] | None]
-"""Current overrides by resource; None for a topic that does not exist, and for a broker that is not alive."""
+"""Current overrides by resource; None for a topic that does not exist, and for a broker that is not live."""
 
 
 class LiveCluster(CurrentCluster, Protocol):
@@ -87,7 +87,7 @@ class ClusterReader(Protocol):
         """Read the overrides of brokers and topics.
 
         Raise UnreadableError if a live broker that only reports them itself does not answer; with `allow_silent` it
-        counts like one that is not alive.
+        counts like one that is not live.
         """
 
     def read_topics(self, names: Sequence[str]) -> TopicReading:

@@ -49,7 +49,7 @@ _OF_ALL_TYPES: Final = 1
 
 UNKNOWN_TOPIC: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
-"""The leader is not alive or there is none; the response has no leader then, and the rest is valid."""
+"""The leader is not live or there is none; the response has no leader then, and the rest is valid."""
 
 _UNKNOWN_EPOCH: Final = -1
 TOPIC_OVERRIDE: Final = 1

@@ -110,7 +110,7 @@ class ActiveController:
     def relay_address(self, listener: ServerListener) -> tuple[str, int] | None:
         """Return a live broker's address at the listener at which a client sees us, a different broker each time.
 
-        A broker names the addresses of the listener at which it is asked. None if no broker is alive, if clients are
+        A broker names the addresses of the listener at which it is asked. None if no broker is live, if clients are
         not served there, or if brokers have an authorizer, which would take the client for us.
         """
         if self.authorizer() or not self.serves_clients_of(listener.clients_of):

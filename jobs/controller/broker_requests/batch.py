@@ -100,7 +100,7 @@ class BrokerRequestBatch:
     def resend_to_followers_of(self, leaders: Collection[int]) -> None:
         """Send the partitions that these brokers lead to their replicas again.
 
-        A follower ignores a leader that is not alive by its metadata.
+        A follower ignores a leader that is not live by its metadata.
         """
         self.resend({key for broker in leaders for key in self.context.led_by(broker)})
 

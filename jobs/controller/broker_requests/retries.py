@@ -55,7 +55,7 @@ class RetryBatch(NamedTuple):
     needs_full_state: bool
     """The broker did not accept an UpdateMetadata, so it must be sent the full state.
 
-    Followers ignore leaders that are not alive by their metadata, and respond to a LeaderAndIsr without an error.
+    Followers ignore leaders that are not live by their metadata, and respond to a LeaderAndIsr without an error.
     """
 
 

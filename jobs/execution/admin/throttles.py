@@ -67,7 +67,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
 ) -> None:
     """Throttle exactly these reassignments of a plan; `rate` in bytes a second.
 
-    Brokers that are not alive are left out: they cannot be asked and copy nothing. Raise ThrottleError if another
+    Brokers that are not live are left out: they cannot be asked and copy nothing. Raise ThrottleError if another
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:

@@ -268,7 +268,7 @@ def _refuse_unknown(request: PlacementRequest, known_brokers: list[int], log: Lo
     if not unknown:
         return
     reason = (
-        f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and without replicas; "
+        f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not live, and without replicas; "
         f"known brokers are {', '.join(map(str, known_brokers))}"
     )
     if request.goal.replacements or unknown == request.emptied:

@@ -81,7 +81,7 @@ class StatedRequest:
         for broker in sorted(ids):
             if broker not in understood:
                 where = f"snapshot {tables.snapshot.snapshot_id}; alive are {live}"
-                raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
+                raise RefusedError(f"{option}: broker {broker} is not live in {where}")
             if not understood[broker]:
                 name, reason = tables.snapshot.names.broker(broker), "`surveyor show quarantine` shows why"
                 raise RefusedError(f"{option}: {name} is not understood, so it gets no replicas; {reason}")

@@ -61,7 +61,7 @@ class AssignRequest:
         live = sorted(row.broker_id for row in registered if row.understood)
         if not live:
             raise RefusedError(
-                f"no broker is alive in the snapshot, so none can hold {', '.join(self._names[:3])}; "
+                f"no broker is live in the snapshot, so none can hold {', '.join(self._names[:3])}; "
                 "start brokers, then run `surveyor snapshot` again",
             )
         brokers = self.brokers or live

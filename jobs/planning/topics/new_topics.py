@@ -48,7 +48,7 @@ class NewTopic:
             yield f"{prefix}{option}: {fault}"
 
     def placement_faults(self, brokers: Sequence[int], live: Sequence[int], max_bytes: int | None) -> Iterator[str]:
-        """Yield faults of the placement: on `brokers`, or of explicit replicas on brokers that are not alive.
+        """Yield faults of the placement: on `brokers`, or of explicit replicas on brokers that are not live.
 
         `max_bytes` is the maximum size of the assignment; None without a limit.
         """
@@ -86,9 +86,7 @@ def topics_in(path: Path) -> list[NewTopic]:
 
 
 def not_alive_fault(unknown: Iterable[int], live: Iterable[int]) -> str:
-    return (
-        f"brokers {', '.join(map(str, unknown))} are not alive in the snapshot; alive are {', '.join(map(str, live))}"
-    )
+    return f"brokers {', '.join(map(str, unknown))} are not live in the snapshot; alive are {', '.join(map(str, live))}"
 
 
 def topic_name_faults(tables: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:

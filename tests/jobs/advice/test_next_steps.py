@@ -159,7 +159,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         {"stalled": [stalled("a", STILL.towards([0, 9]), None), stalled("b", STILL, [8, 0])]},
         {},
         (
-            "2 reassignments do not move: a-0 to [0, 9] (not alive: 9), b-0 to [8, 0] (not alive: 8); start "
+            "2 reassignments do not move: a-0 to [0, 9] (not live: 9), b-0 to [8, 0] (not live: 8); start "
             "brokers 8, 9, or cancel"
         ),
         "cancel --partitions a-0,b-0",

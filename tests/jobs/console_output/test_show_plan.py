@@ -64,7 +64,7 @@ def _change(topic: str, partition: int, before: list[int], after: list[int], **c
 
 def _rejection(partition: int) -> Row:
     code = RejectionCode.NO_ELIGIBLE_LEADER.value
-    return {"topic": "quiet", "partition": partition, "action": "elect", "code": code, "reason": "no replica is alive"}
+    return {"topic": "quiet", "partition": partition, "action": "elect", "code": code, "reason": "no replica is live"}
 
 
 def _many() -> list[Row]:

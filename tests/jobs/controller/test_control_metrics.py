@@ -150,7 +150,7 @@ def test_counts_agree_with_those_of_status(
     changes: list[Callable[[KafkaTree], None]],
     concerned: dict[str, int],
 ) -> None:
-    """What is not understood counts as such, and a registered broker is alive whatever its registration contains."""
+    """What is not understood counts as such, and a registered broker is live whatever its registration contains."""
     tree.add_topic("orders", {0: [1, 2], 1: [0, 1]}, topic_id=None)
     tree.add_topic("clicks", {0: [1, 0]}, topic_id=None)
     for change in changes:

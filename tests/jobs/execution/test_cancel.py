@@ -282,12 +282,12 @@ def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
     [
         (
             dead_original,
-            "t-0: REPLICA_NOT_ALIVE: original replicas [0] are not alive: the copies on [2] would be",
+            "t-0: REPLICA_NOT_ALIVE: original replicas [0] are not live: the copies on [2] would be",
             [0, 1],
         ),
         (
             out_of_sync,
-            "t-0: NO_ELIGIBLE_LEADER: no original replica of [0, 1] is alive and in sync (its ISR is [2])",
+            "t-0: NO_ELIGIBLE_LEADER: no original replica of [0, 1] is live and in sync (its ISR is [2])",
             [0],
         ),
     ],

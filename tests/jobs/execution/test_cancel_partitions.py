@@ -157,7 +157,7 @@ def test_cancellation_that_loses_data_is_refused_or_skipped(
     left_out = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply", "--skip-unsafe")
 
     assert (refused.exit_code, left_out.exit_code) == (REFUSED, DONE)
-    assert "NO_ELIGIBLE_LEADER: no original replica of [0, 1] is alive and in sync" in refused.stderr
+    assert "NO_ELIGIBLE_LEADER: no original replica of [0, 1] is live and in sync" in refused.stderr
     assert controller.assigned(T, 0)[1] == [9]
     assert requested(tree) == [f"{T}-1", f"{T}-2"]
 

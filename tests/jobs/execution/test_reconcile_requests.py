@@ -133,7 +133,7 @@ def test_a_request_whose_target_is_down_stays(surveyor: Surveyor, tree: KafkaTre
     [left] = json.loads(tree.client.get(REASSIGN)[0])["partitions"]
     assert {name: left[name] for name in waits} == waits
     rejected = surveyor.rows("rejections", "topic", "code", "reason")
-    assert ("moves", "TARGET_NOT_ALIVE", "not alive: 9; the request waits for them") in rejected
+    assert ("moves", "TARGET_NOT_ALIVE", "not live: 9; the request waits for them") in rejected
 
 
 @pytest.mark.usefixtures("spark")

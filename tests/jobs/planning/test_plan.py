@@ -218,7 +218,7 @@ SIZE = ("--partitions", "3", "--replication-factor", "3")
 REFUSED = [
     (("assign", "--topic", "orders", *SIZE), 23, "topic orders exists"),
     (("assign", "--topic", "t", "--partitions", "3", "--replication-factor", "4"), 23, "larger than the 3 brokers"),
-    (("assign", "--topic", "t", "--replica-assignment", "0:9"), 23, "brokers 9 are not alive"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:9"), 23, "brokers 9 are not live"),
     (("assign", "--topic", "t", "--replica-assignment", "0:0"), 23, "names a broker twice"),
     (("assign", "--topic", "t", "--replica-assignment", "0:1,2"), 23, "same replication factor"),
     (("assign", "--topic", "t", "--replica-assignment", "0,x"), 2, "expected brokers as in 0:1:2"),
@@ -228,7 +228,7 @@ REFUSED = [
     (("assign", "--topic", "t", *SIZE, "--config", "x"), 2, "expected key=value"),
     (("assign", "--topic", "t", *SIZE, "--config", "segment.bytes=13"), 2, "--config: segment.bytes='13': expected a"),
     (("assign", "--topic", "t", *SIZE, "--config", "x=y"), 2, "--allow-unknown-config accepts it unchecked"),
-    (("assign", "--topic", "t", *SIZE, "--brokers", "0,1,7"), 23, "brokers 7 are not alive"),
+    (("assign", "--topic", "t", *SIZE, "--brokers", "0,1,7"), 23, "brokers 7 are not live"),
     (("assign", "--topic", "t", *SIZE, "--strategy", "best"), 2, "expected one of kafka, simple"),
     (("elect",), 2, "--preferred"),
     (("reconcile", "--snapshot", "99"), 2, "no snapshot 99"),
@@ -293,7 +293,7 @@ def test_world_in_which_nothing_can_be_planned(surveyor: Surveyor, tree: KafkaTr
         tree.unregister(broker)
     write_first_snapshot(surveyor)
     dead = surveyor("plan", "assign", "--topic", "t", *SIZE)
-    assert (dead.code, "no broker is alive" in dead.stderr) == (23, True)
+    assert (dead.code, "no broker is live" in dead.stderr) == (23, True)
     tree.write("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":4}')
     write_first_snapshot(surveyor)
     migrating = surveyor("plan", "reconcile")

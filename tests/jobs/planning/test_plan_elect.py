@@ -79,7 +79,7 @@ def test_offline_and_unclean_take_what_has_no_live_leader(surveyor: Surveyor) ->
 
 
 def test_an_unclean_election_has_its_evidence(surveyor: Surveyor) -> None:
-    """Of candidates for the others none is needed: they are elected cleanly, or no replica is alive."""
+    """Of candidates for the others none is needed: they are elected cleanly, or no replica is live."""
     plan = surveyor.json("plan", "elect", "--unclean")["plan_id"]
     rows = surveyor.json("show", "evidence", plan)["rows"]
     columns = ("topic", "partition", "broker_id", "rank", "chosen", "kafkas_choice", "last_in_isr_snapshot")

@@ -83,13 +83,13 @@ DELETIONS: Final[list[tuple[list[int], bytes, ReassignmentStatus, str]]] = [
         [1],
         topic(),
         ReassignmentStatus.IN_PROGRESS,
-        "found queued for deletion; it waits for broker 2, not alive: start it",
+        "found queued for deletion; it waits for broker 2, not live: start it",
     ),
     (
         [],
         topic(),
         ReassignmentStatus.IN_PROGRESS,
-        "found queued for deletion; it waits for brokers 1, 2, not alive: start it",
+        "found queued for deletion; it waits for brokers 1, 2, not live: start it",
     ),
     (
         [1],

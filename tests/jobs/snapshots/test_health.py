@@ -146,7 +146,7 @@ def test_unmoved_partitions_are_named_and_only_waiting_ones_count(tree: KafkaTre
             "partition": 0,
             "target": [0, 9],
             "code": "WAITS_FOR_BROKER",
-            "reason": "not alive: 9",
+            "reason": "not live: 9",
             "waits_for": [9],
         },
     ]
@@ -178,7 +178,7 @@ def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
 
 
 def test_an_elected_drained_broker_is_named(warehouse: Warehouse, snapshot: Snapshot) -> None:
-    """It is the only one in sync that is alive: what it could lead can still be repaired."""
+    """It is the only one in sync that is live: what it could lead can still be repaired."""
     view = view_of(warehouse, snapshot)
     health = health_of(view, default_min_isr=1, threshold=0.1, drained=[0])
 
@@ -225,7 +225,7 @@ def test_a_leader_outside_its_isr_is_named(tree: KafkaTree) -> None:
 
 
 def test_an_endless_move_without_a_state_blocks_kafka(tree: KafkaTree) -> None:
-    """Where the topic goes, or none of the replicas is alive; elsewhere Kafka creates the state."""
+    """Where the topic goes, or none of the replicas is live; elsewhere Kafka creates the state."""
     for name, replicas in (("going", [0, 1]), ("dead", [8, 9]), ("fine", [0, 1])):
         assigned = Assignment({0: replicas}, {0: replicas[1:]}, {}, None)
         tree.write(f"/brokers/topics/{name}", encode_assignment(assigned))

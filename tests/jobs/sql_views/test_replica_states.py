@@ -59,7 +59,7 @@ def test_states_are_those_of_the_rule(warehouse: Warehouse) -> None:
         for number, (deleting, fate, is_new, stopped) in enumerate(CASES)
     }
     expected |= {
-        f"t{number:03d}": "not understood"  # the rule has no state for a broker that may be alive
+        f"t{number:03d}": "not understood"  # the rule has no state for a broker that may be live
         for number, (deleting, fate, _, stopped) in enumerate(CASES)
         if fate == "opaque" and not (deleting and stopped == NO_ERROR)
     }

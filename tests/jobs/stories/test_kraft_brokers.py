@@ -264,7 +264,7 @@ def test_doctor_examines_the_quorum_and_the_brokers(story: Story) -> None:
 def test_doctor_compares_brokers_with_the_last_snapshot(story: Story) -> None:
     (brokers,) = [row for row in story.doctor["findings"] if row["check"] == "brokers"]
     assert brokers["state"] == "warning"
-    assert brokers["found"] == f"2 alive; in the last snapshot, but not alive: {story.killed}"
+    assert brokers["found"] == f"2 alive; in the last snapshot, but not live: {story.killed}"
 
 
 def test_doctor_without_a_broker_that_answers(story: Story, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_plans_of_a_controllers_own_work_are_refused(story: Story, command: list
 
 
 def test_an_election_is_planned_only_where_the_replica_is_alive(story: Story) -> None:
-    """The leader of orders-2 is alive and preferred; that of orders-0 prefers the killed broker."""
+    """The leader of orders-2 is live and preferred; that of orders-0 prefers the killed broker."""
     story.surveyor.json("plan", "elect", "--preferred", "--snapshot", "2", "--name", "balance")
     rejected = {(row["topic"], row["partition"]): row["code"] for row in story.surveyor.warehouse.rows("rejections")}
     assert rejected.get(("orders", 0)) == "PREFERRED_NOT_ALIVE"

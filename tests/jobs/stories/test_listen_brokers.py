@@ -188,7 +188,7 @@ def test_stock_brokers_at_their_defaults(tmp_path: Path) -> None:
         assert controller_id(story.kafka) == OURS
         # The first record created ledger with one replica, which may be on the broker that stopped.
         warnings = [line for line in story.controller.output.splitlines() if "warning:" in line]
-        assert [line for line in warnings if "warning: ledger-0: no in-sync replica is alive" not in line] == []
+        assert [line for line in warnings if "warning: ledger-0: no in-sync replica is live" not in line] == []
 
 
 def test_a_rolling_upgrade_of_the_protocol(tmp_path: Path) -> None:

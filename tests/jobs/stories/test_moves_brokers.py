@@ -258,7 +258,7 @@ def test_status_says_how_to_clear_foreign_moves_and_failed_requests(
 
     done = kafka.surveyor("commit", "vain", *APPLY, "--wait")
     assert done.code == 0, done.stderr
-    assert "vain-0 to [1, 99] (not alive: 99); start broker 99, or cancel" in done.stderr
+    assert "vain-0 to [1, 99] (not live: 99); start broker 99, or cancel" in done.stderr
     assert tree.assignment("vain").partitions[1] == [2, 3]
 
     status = kafka.surveyor.json("status")

@@ -97,7 +97,7 @@ class Machines:
         assert eventually(lambda: broker_in_control(self.kafka) and self.is_settled())
 
     def is_settled(self) -> bool:
-        """Live replicas are in sync with a live leader; without a live leader, no in-sync replica is alive."""
+        """Live replicas are in sync with a live leader; without a live leader, no in-sync replica is live."""
         live = {*map(int, self.kafka.client.get_children("/brokers/ids"))}
         return all(self._is_settled(live, *place) for place in self._places())
 

@@ -184,7 +184,7 @@ def test_what_a_plan_is_warned_of_comes_first(small: Warehouse) -> None:
     assert [text.partition(":")[0] for text in warned] == [
         "this plan is 25 h 0 min old, and a commit refuses plans older than 24 h; plan again",
         "this plan is on snapshot 2, and the newest is 3",
-        "1 partition keeps a replica on a broker that is not alive",
+        "1 partition keeps a replica on a broker that is not live",
         "1 partition goes offline",
     ]
 

@@ -13,7 +13,7 @@ from tests.planner.frames import RuleInput, as_rows, frame, partition_row
 CASES: Final = [
     ([1, 2], 1, [1, 2], True, False),
     ([1, 9], 1, [1], True, False),  # a dead replica that is not in the ISR needs nothing
-    ([4, 1], 4, [1, 4], True, False),  # registered is alive, understood or not
+    ([4, 1], 4, [1, 4], True, False),  # registered is live, understood or not
     ([1, 2], 2, [1], True, False),
     ([1, 9], 1, [1, 9], True, True),
     ([9, 8, 1], 9, [9, 8, 1], True, True),

@@ -324,7 +324,7 @@ def test_a_drained_broker_is_the_last_choice(spark: SparkSession, mode: str) -> 
 
 @pytest.mark.parametrize("mode", DrainMode)
 def test_what_a_new_partition_begins_with(spark: SparkSession, mode: DrainMode) -> None:
-    """A drained replica leads only if no other is alive; if a drain stops it, it is not in the ISR either."""
+    """A drained replica leads only if no other is live; if a drain stops it, it is not in the ISR either."""
     rule_input = RuleInput([partition_row([2, 5, 9], None, None)], live=LIVE, drained={2: mode})
 
     [change] = as_rows(reconcile_changes(*rule_input.frames_and_configs(spark)))

@@ -54,9 +54,9 @@ CASES: Final[list[Case]] = [
     ("plain", [2, 3, 1], NO_LEADER, [3, 1], (ELECT, 3, [3, 1], 6), None),
     ("plain", [8, 7, 1], NO_LEADER, [8, 1, 7], (ELECT, 1, [1], 6), None),
     ("clean", [7, 8, 3], 7, [7, 8, 3], (ELECT, 3, [3], 6), None),
-    # while a clean candidate is alive, there is no unclean election
+    # while a clean candidate is live, there is no unclean election
     ("unclean", [1, 7, 2], 7, [7, 2], (ELECT, 2, [2], 6), None),
-    # no replica in sync is alive: recorded once, with the whole ISR kept
+    # no replica in sync is live: recorded once, with the whole ISR kept
     ("plain", [7, 1, 2], 7, [7], (OFFLINE, NO_LEADER, [7], 6), DOWN),
     ("plain", [7, 8, 1], 7, [8, 7], (OFFLINE, NO_LEADER, [8, 7], 6), DOWN),
     ("clean", [7, 1], 7, [7], (OFFLINE, NO_LEADER, [7], 6), DOWN),
@@ -328,9 +328,9 @@ def test_a_rejection_names_live_replicas(spark: SparkSession) -> None:
         partition_row([8, 4], None, None, topic="plain", partition=2),
     ]
     expected = [
-        {"partition": 0, "reason": "no in-sync replica can lead: ISR 7, 4; alive but cannot be elected: 4"},
-        {"partition": 1, "reason": "no replica is alive: 7, 8"},
-        {"partition": 2, "reason": "no replica is alive: 8, 4"},
+        {"partition": 0, "reason": "no in-sync replica can lead: ISR 7, 4; live but cannot be elected: 4"},
+        {"partition": 1, "reason": "no replica is live: 7, 8"},
+        {"partition": 2, "reason": "no replica is live: 8, 4"},
     ]
     rule_input = RuleInput(partitions, TOPICS, LIVE, OPAQUE)
     assert_rejections(reconcile_rejections(*rule_input.frames_and_configs(spark)), expected)

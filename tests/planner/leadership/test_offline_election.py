@@ -60,10 +60,10 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Verdict, V
 ]
 REASONS: Final = {
     2: "no in-sync replica can lead: ISR 7",
-    5: "no in-sync replica can lead: ISR 7, 4; alive but cannot be elected: 4",
-    6: "no replica is alive: 7, 8",
-    7: "its leader 1 is alive",
-    8: "its leader 4 is alive",
+    5: "no in-sync replica can lead: ISR 7, 4; live but cannot be elected: 4",
+    6: "no replica is live: 7, 8",
+    7: "its leader 1 is live",
+    8: "its leader 4 is live",
     9: "it is New; elect leads to Online from Online, Offline only",
     10: "its topic is queued for deletion",
     11: "it is in quarantine",

@@ -28,7 +28,7 @@ TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=Tru
 
 # topic, replicas, leader, ISR -> new leader, or the code and reason
 Case = tuple[str, list[int], int | None, list[int] | None, int | None, RejectionCode | None, str | None]
-LED_BY_DEAD: Final = "already led by its preferred replica 9, which is not alive"
+LED_BY_DEAD: Final = "already led by its preferred replica 9, which is not live"
 
 CASES: Final[list[Case]] = [
     ("plain", [1, 2, 0], 2, [2, 1, 0], 1, None, None),
@@ -38,13 +38,13 @@ CASES: Final[list[Case]] = [
     ("plain", [1, 9], 9, [9, 1], 1, None, None),
     ("plain", [1, 2], 1, [1, 2], None, RejectionCode.ALREADY_PREFERRED, "already led by its preferred replica 1"),
     ("plain", [9, 2], 9, [9, 2], None, RejectionCode.ALREADY_PREFERRED, LED_BY_DEAD),
-    ("plain", [9, 2], 2, [2, 9], None, RejectionCode.PREFERRED_NOT_ALIVE, "preferred replica 9 is not alive"),
+    ("plain", [9, 2], 2, [2, 9], None, RejectionCode.PREFERRED_NOT_ALIVE, "preferred replica 9 is not live"),
     ("plain", [1, 2], 2, [2], None, RejectionCode.PREFERRED_NOT_IN_ISR, "preferred replica 1 is not in the ISR"),
     ("plain", [1, 2], None, None, None, RejectionCode.NO_STATE, "it has no state znode yet"),
     ("deleted", [1, 2], 2, [2, 1], None, RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion"),
     ("kept", [1, 2], 2, [2, 1], None, RejectionCode.NOT_UNDERSTOOD, "it is in quarantine"),
     # registered but not understood: never elected, and never replaced
-    ("plain", [4, 2], 2, [2, 4], None, RejectionCode.PREFERRED_NOT_ALIVE, "preferred replica 4 is not alive"),
+    ("plain", [4, 2], 2, [2, 4], None, RejectionCode.PREFERRED_NOT_ALIVE, "preferred replica 4 is not live"),
     (
         "plain",
         [1, 4],
@@ -52,7 +52,7 @@ CASES: Final[list[Case]] = [
         [4, 1],
         None,
         RejectionCode.NOT_UNDERSTOOD,
-        "its leader 4 is alive, but its registration is in quarantine",
+        "its leader 4 is live, but its registration is in quarantine",
     ),
 ]
 WORLD: Final = RuleInput(
@@ -77,7 +77,7 @@ def test_the_preferred_replica_leads_where_it_can(spark: SparkSession) -> None:
             "leader_after": elected,
             "leader_epoch_after": 6,
             "isr_after": isr,
-            "reason": f"preferred replica {elected} is alive and in the ISR",
+            "reason": f"preferred replica {elected} is live and in the ISR",
         }
         for number, (topic, _, _, isr, elected, _, _) in enumerate(CASES)
         if elected is not None

@@ -123,7 +123,7 @@ CASES: Final[list[tuple[list[int], int, list[int], int | None, list[int] | None,
     ([2], NO_LEADER, [1], 2, [2], None),  # 1 is in the ISR and not assigned: it can never lead
     ([3, 2], NO_LEADER, [3, 4], 2, [2], None),  # nor can 4
     ([3], NO_LEADER, [1], None, None, "NO_ELIGIBLE_LEADER"),
-    ([4, 2], 4, [4, 2], None, None, None),  # its leader is alive
+    ([4, 2], 4, [4, 2], None, None, None),  # its leader is live
     ([1, 3], 1, [1, 3], None, None, None),
 ]
 

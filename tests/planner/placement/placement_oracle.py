@@ -83,7 +83,7 @@ def _sets(case: Case, row: int) -> list[Choice]:
 def _fewest_racks(case: Case, before: frozenset[int], factor: int, sets: list[frozenset[int]]) -> int:
     """Return the required number of racks: as now, or, if racks are given up, as many as the others allow.
 
-    A rack with brokers to be emptied is given up if none of its brokers is alive and stays.
+    A rack with brokers to be emptied is given up if none of its brokers is live and stays.
     """
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
     emptied = _flagged(case, "emptied")

@@ -63,7 +63,7 @@ DANGERS: Final[list[tuple[list[int], list[int], list[int] | None, set[int], Reje
     ([1, 2, 3], [3], [1, 3], {2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "no replica could lead it"),
     ([1, 2, 3], [3], None, {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is not known"),
     ([1, 2, 3], [3], [1], {1, 3}, None, ""),  # 2 is dead, and the deleted copy is not in sync
-    ([1, 2, 3], [3], [1], {3}, None, ""),  # no copy in sync is lost, though no original is alive
+    ([1, 2, 3], [3], [1], {3}, None, ""),  # no copy in sync is lost, though no original is live
     ([1, 2, 3], [], [1], {1}, None, ""),  # nothing is deleted
     ([1, 2, 3], [], None, {1}, None, ""),
 ]

@@ -49,9 +49,9 @@ CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None,
     ("t", {}, [1, 3], [], LintCode.NO_REPLICAS, "no replicas"),
     ("t", {}, [1, 3], None, LintCode.NO_REPLICAS, "no replicas"),
     ("t", {}, [1, 2, 3], [1, 3, 1], LintCode.DUPLICATE_BROKER, "names a broker twice: 1, 3, 1"),
-    ("t", {}, [1, 2], [1, 9], LintCode.BROKER_NOT_ALIVE, "adds brokers not alive in the snapshot: 9"),
+    ("t", {}, [1, 2], [1, 9], LintCode.BROKER_NOT_ALIVE, "adds brokers not live in the snapshot: 9"),
     ("t", {}, [9, 1], [9, 2], None, None),  # kept, not added
-    ("t", {}, [1, 2], [1, 7], LintCode.BROKER_NOT_ALIVE, "adds brokers not alive in the snapshot: 7"),  # not understood
+    ("t", {}, [1, 2], [1, 7], LintCode.BROKER_NOT_ALIVE, "adds brokers not live in the snapshot: 7"),  # not understood
     ("t", {}, [1, 3], [1, 3, 5], LintCode.REPLICATION_FACTOR_CHANGED, "replication factor 2 → 3: not requested"),
     ("t", {}, [1, 3], [1, 2], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
     ("t", {}, [1, 3], [1, 6], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),

@@ -18,7 +18,7 @@ CASES: Final[list[tuple[list[int], list[int], list[int], LintCode | None, str]]]
     ([1, 3], [5, 3], [5, 4], None, ""),
     ([1, 3, 5], [1, 3, 4], [1, 4], None, ""),  # two replicas cannot have three racks
     ([1, 3], [1, 3, 1], [1, 4, 5], LintCode.DUPLICATE_BROKER, "names a broker twice: 1, 3, 1"),
-    ([1, 2], [1, 9], [1, 4], LintCode.BROKER_NOT_ALIVE, "adds brokers not alive in the snapshot: 9"),
+    ([1, 2], [1, 9], [1, 4], LintCode.BROKER_NOT_ALIVE, "adds brokers not live in the snapshot: 9"),
     ([9, 1, 3], [9, 1, 4], [5, 1, 4], None, ""),  # kept, not added
     ([1, 3], [3], [5, 4], LintCode.MIN_ISR_UNREACHABLE, "1 replica can never reach min.insync.replicas=3"),
     ([3], [3, 5], [1, 3, 5], None, ""),  # fewer than min.insync.replicas, but more than now

@@ -76,7 +76,7 @@ def test_what_an_election_does_not_explain(now: dict[str, Any], expected: str | 
 
 
 CHOICES: list[tuple[str, dict[str, Any], list[int] | None, set[int], int | None]] = [
-    ("the first that is alive", {"isr": [1], "eligible": []}, [], {2, 3}, 2),
+    ("the first that is live", {"isr": [1], "eligible": []}, [], {2, 3}, 2),
     ("one that came back in sync", {"isr": [3], "eligible": []}, [], {2, 3}, 3),
     ("one that is eligible", {"isr": [], "eligible": [3]}, [1], {2, 3}, 3),
     ("none that is eligible while the ISR has members", {"isr": [1], "eligible": [3]}, [], {2, 3}, 2),
@@ -86,7 +86,7 @@ CHOICES: list[tuple[str, dict[str, Any], list[int] | None, set[int], int | None]
     ("not the last known leader while another is eligible", {"isr": [], "eligible": [1]}, [3], {2, 3}, 2),
     ("not the last known leader while the ISR has members", {"isr": [1], "eligible": []}, [3], {2, 3}, 2),
     ("none that is being removed", {"isr": [1], "removing": [2]}, None, {2, 3}, 3),
-    ("none is alive", {"isr": [1]}, None, set(), None),
+    ("none is live", {"isr": [1]}, None, set(), None),
 ]
 
 

@@ -108,7 +108,7 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
     ),
     ({"leader": 9}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader 9, ISR [3, 2]); elect a leader first, `surveyor"),
     ({"leader": -1}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader -1, ISR [3, 2])"),
-    ({}, {}, [9, 2], LintCode.BROKER_NOT_ALIVE, "[9, 2] adds brokers that are not alive: 9"),
+    ({}, {}, [9, 2], LintCode.BROKER_NOT_ALIVE, "[9, 2] adds brokers that are not live: 9"),
     ({}, {}, [5, 2], RejectionCode.DRAINED, "[5, 2] adds brokers that are drained: 5"),
     ({}, {}, [2, 2], LintCode.DUPLICATE_BROKER, "twice: 2, 2"),
     (
@@ -165,7 +165,7 @@ ELECTED: Final[list[tuple[list[int], list[int], int, tuple[int, int] | None]]] =
     ([2, 1], [1, 2], 2, (2, 1)),
     ([3, 1], [1, 2], 3, None),  # 3 leaves, and Kafka elects 1, the first
     ([2, 1], [1, 2], 1, None),
-    ([2, 9], [9, 2], 2, None),  # not alive
+    ([2, 9], [9, 2], 2, None),  # not live
     ([2, 5], [5, 2], 2, None),  # drained
 ]
 

@@ -209,7 +209,7 @@ ELECTIONS: Final[list[tuple[list[int], int, list[int], int | None]]] = [
     ([1, 2, 3], 1, [4, 1, 2], 1),
     ([1, 2, 3], 3, [4, 1, 2], None),  # the leader leaves, and Kafka elects the first replica
     ([1, 2], 2, [1, 3], None),
-    ([1, 2], 1, [9, 1], None),  # not alive
+    ([1, 2], 1, [9, 1], None),  # not live
     ([1, 2], 1, [8, 1], None),  # alive, and not understood
     ([1, 2], 1, [7, 1], None),  # drained
 ]

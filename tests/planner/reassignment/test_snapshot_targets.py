@@ -48,7 +48,7 @@ CASES: Final[list[Case]] = [
         RejectionCode.REASSIGNMENT_IN_PROGRESS,
         "snapshot 7 was taken during its reassignment, so it has no target to restore",
     ),
-    ("t", [8, 9], [1, 9], {}, {}, [8, 9], LintCode.BROKER_NOT_ALIVE, "going back adds brokers that are not alive: 8"),
+    ("t", [8, 9], [1, 9], {}, {}, [8, 9], LintCode.BROKER_NOT_ALIVE, "going back adds brokers that are not live: 8"),
     ("t", [4, 1], [1, 2], {}, {}, [4, 1], RejectionCode.DRAINED, "going back adds brokers that are drained: 4"),
     ("t", [9, 1], [9, 2], {}, {}, [9, 1], None, None),  # it stays where it is
 ]

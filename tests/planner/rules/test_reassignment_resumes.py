@@ -53,7 +53,7 @@ def test_a_waiting_leader_is_sent_all_replicas(live: set[int]) -> None:
 @pytest.mark.parametrize(
     ("isr", "live", "resumes"),
     [([3], {1, 3}, False), ([3, 1], {1, 3}, True), ([3], {3}, True)],
-    ids=["no take-over", "all are in sync", "none is alive"],
+    ids=["no take-over", "all are in sync", "none is live"],
 )
 def test_otherwise_it_waits(isr: list[int], live: set[int], resumes: bool) -> None:  # noqa: FBT001
     assert decide(isr, live, resumes=resumes).code is RejectionCode.WAITS_FOR_BROKER

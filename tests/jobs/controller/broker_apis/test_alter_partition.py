@@ -89,7 +89,7 @@ def test_brokers_that_never_ask_are_reported_once(  # noqa: PLR0913 - a table
     is_asked: bool,
     count: int,
 ) -> None:
-    """Replica 2 is alive and stays out of sync, as if its leader could not connect to the controller."""
+    """Replica 2 is live and stays out of sync, as if its leader could not connect to the controller."""
     rows = [broker_config(broker, "inter.broker.protocol.version", protocol) for broker in range(3)]
     started.engine.set_broker_configs(rows)
     put_isr(tree, "orders", [0, 1])

@@ -3,7 +3,7 @@
 The memory of a process ends with it; its logs remain. A request is checked as in `KafkaApis` and `ReplicaManager`: by
 broker epoch, controller epoch, then by partition. A leader writes its ISR by compare-and-set at the state version and
 the leader epoch that it was sent, as `ZkAlterPartitionManager` does; or it asks the controller (`leaders`). A follower
-catches up between two turns. A follower whose leader is not alive by its metadata ignores a LeaderAndIsr.
+catches up between two turns. A follower whose leader is not live by its metadata ignores a LeaderAndIsr.
 """
 
 import json

@@ -517,7 +517,7 @@ class SimulatedCluster:
         return process is not None and key not in process.offline and process.epoch <= self.turn_began_at
 
     def _could_lead(self, broker_id: int, key: Key) -> bool:
-        """Whether the controller must know that a broker is alive, and has not failed lately."""
+        """Whether the controller must know that a broker is live, and has not failed lately."""
         return self._could_stop(broker_id, key) and not self.oracle.has_bounced(broker_id, -1)
 
     def check_request(self, broker: SimulatedBroker, api: str, notice: Notice) -> None:

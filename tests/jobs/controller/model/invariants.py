@@ -44,15 +44,15 @@ def _partition_violations(
     if znode is None:
         # before brokers were sent a LeaderAndIsr, one with a failed log dir cannot be distinguished from others
         if healthy and key not in cluster.lost:
-            yield f"it has no leader, but {healthy} are alive"
+            yield f"it has no leader, but {healthy} are live"
         return
     state, version = znode
     in_sync = [broker for broker in state.isr if broker in healthy]
     if not in_sync:
         if state.leader != NO_LEADER:
-            yield f"{state.leader} leads it, but no replica of the ISR {state.isr} is alive"
+            yield f"{state.leader} leads it, but no replica of the ISR {state.isr} is live"
         if healthy and cluster.allows_unclean(key[0]):
-            yield f"it has no leader, but {healthy} are alive, and its topic allows unclean elections"
+            yield f"it has no leader, but {healthy} are live, and its topic allows unclean elections"
         return
     if state.leader not in in_sync:
         yield f"it has no live leader: {state}, alive and in sync are {in_sync}"
@@ -71,7 +71,7 @@ def _partition_violations(
 
 def _follower_violations(cluster: SimulatedCluster, key: Key, state: State, healthy: list[int]) -> Iterator[str]:
     if sorted(state.isr) != sorted(healthy):
-        yield f"the ISR is {state.isr}, but {healthy} are alive"
+        yield f"the ISR is {state.isr}, but {healthy} are live"
     for broker in healthy:
         replica = _replica(cluster, broker, key)
         if replica is None or (replica.leader, replica.leader_epoch, replica.stopped) != (

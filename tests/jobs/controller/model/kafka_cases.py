@@ -10,7 +10,7 @@ controller in between are in a table of their own, run in a small simulation: a 
 full state, which would hide errors that the other cases are to find.
 
 Intended differences:
-- A move to a broker that is not alive starts once the broker is, where Kafka assigns it at once.
+- A move to a broker that is not live starts once the broker is, where Kafka assigns it at once.
 - A broker that dies costs one leader epoch, also at a fail-over, where Kafka takes two.
 - Replicas are stopped before they are removed from the assignment, so a move from a to b also costs three leader epochs
   (start, narrow, end), and one whose target restarts in between costs no more.

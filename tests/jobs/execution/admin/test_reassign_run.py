@@ -267,19 +267,19 @@ WARNED: list[tuple[str, Begin, str]] = [
         "a target that is down",
         lambda controller: controller.begin((OTHER, 0), [0, 9]),
         (
-            "1 reassignment does not move: other-0 to [0, 9] (not alive: 9); start broker 9, or cancel: "
+            "1 reassignment does not move: other-0 to [0, 9] (not live: 9); start broker 9, or cancel: "
             "`surveyor cancel --partitions other-0 "
         ),
     ),
     (
         "a request for a target that is down",
         lambda controller: request(controller, OTHER, 9, 0),
-        "other-0 to [9, 0] (not alive: 9); start broker 9, or cancel: `surveyor cancel",
+        "other-0 to [9, 0] (not live: 9); start broker 9, or cancel: `surveyor cancel",
     ),
     (
         "no replica to copy from",
         leaderless,
-        "other-0 to [0, 2] (no replica in its ISR [9] is alive); start broker 9",
+        "other-0 to [0, 2] (no replica in its ISR [9] is live); start broker 9",
     ),
     (
         "other topics on other brokers",
@@ -311,7 +311,7 @@ def test_other_reassignments_out_of_the_way_are_warned_of(  # noqa: PLR0913, PLR
     assert controller.waves == ([[(T, 0), (T, 1)], [(T, 2)]] if apply else [])
 
 
-@pytest.mark.parametrize(("goal", "dead"), [([3, 9], " (not alive: 9)"), ([0, 2], "")])
+@pytest.mark.parametrize(("goal", "dead"), [([3, 9], " (not live: 9)"), ([0, 2], "")])
 def test_concurrent_copying_is_refused_with_its_dead_brokers(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, goal: list[int], dead: str
 ) -> None:

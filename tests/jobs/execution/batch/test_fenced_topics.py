@@ -23,7 +23,7 @@ LONG = "n" * 249
 
 
 def wide(topic: str, partition: int, more: int = 0) -> Row:
-    """A partition with a hundred replicas, of which the first `1 + more` are alive: 800 bytes of its topic's znode."""
+    """A partition with a hundred replicas, of which the first `1 + more` are live: 800 bytes of its topic's znode."""
     replicas = [1, *range(1_000_000, 1_000_099)]
     alive = replicas[: 1 + more]
     return creation(topic, partition, replicas) | {"isr_after": alive, "requires_live": [1]}

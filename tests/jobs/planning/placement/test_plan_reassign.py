@@ -220,7 +220,7 @@ def test_dead_replica_that_stays_is_a_warning(surveyor: Surveyor, tmp_path: Path
     assert ran.code == 0, ran.stderr
     unknown = "its rack is unknown, because no snapshot contains its registration; its replicas count as in no rack"
     assert ran.stdout.splitlines()[-4:-2] == [
-        "  warning: 1 partition keeps a replica on a broker that is not alive: old-0",
+        "  warning: 1 partition keeps a replica on a broker that is not live: old-0",
         f"  warning: broker 9: {unknown}",
     ]
 
@@ -240,8 +240,8 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--rebalance", "--exclude", "orders,late"], None, 2, "--exclude 'orders,late': expected one regular expression"),
     (["--rebalance", "--topics", "none"], None, 23, "no partition of snapshot 1"),
     (["--add-brokers", "x"], None, 2, "--add-brokers 'x': expected ids as in 0,1,2"),
-    (["--add-brokers", "7"], None, 23, "broker 7 is not alive in snapshot 1; alive are 0, 1, 2, 3, 4, 5"),
-    (["--add-brokers", "9"], None, 23, "broker 9 is not alive"),
+    (["--add-brokers", "7"], None, 23, "broker 7 is not live in snapshot 1; alive are 0, 1, 2, 3, 4, 5"),
+    (["--add-brokers", "9"], None, 23, "broker 9 is not live"),
     (["--add-brokers", "5"], None, 23, "/brokers/ids/5 is not understood"),
     (["--remove-brokers", "7"], None, 23, "brokers 7 are unknown"),
     (["--remove-brokers", "0,1,2,3,4"], None, 23, "no broker may hold replicas"),
@@ -253,7 +253,7 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     ),
     (["--replace", "7"], None, 2, "expected a broker and its successor as in 7=107"),
     (["--replace", "2=2"], None, 2, "names a broker twice"),
-    (["--replace", "2=7"], None, 23, "--replace: broker 7 is not alive"),
+    (["--replace", "2=7"], None, 23, "--replace: broker 7 is not live"),
     (["--replication-factor", "6", "--topics", "orders"], None, 23, "only 5 brokers may hold replicas"),
     (["--rebalance", "--snapshot", "99"], None, 2, "no snapshot 99"),
     (["--to-snapshot", "99"], None, 2, "no snapshot 99"),

@@ -155,7 +155,7 @@ FILES: Final = [
     ([_sized("__cluster_metadata")], 23, "KRaft's own log"),
     ([_sized("t", 1, 5)], 23, "topic t: replication factor 5 is larger than the 4 brokers"),
     ([_sized("t", 99999, 3)], 23, "/brokers/topics/t would take about"),
-    ([{"topic": "t", "replica_assignment": [[0, 9]]}], 23, "topic t: brokers 9 are not alive"),
+    ([{"topic": "t", "replica_assignment": [[0, 9]]}], 23, "topic t: brokers 9 are not live"),
     ([{"topic": "t", "replica_assignment": [[0, 0]]}], 23, "topic t: partition 0 names a broker twice"),
     ([{"topic": "t", "replica_assignment": [[0, 1], [0]]}], 23, "partition 1 has 1 replica, partition 0 has 2"),
 ]

@@ -1,4 +1,4 @@
-"""The next steps of requests in /admin, planned in Python from a tree in which all brokers are alive.
+"""The next steps of requests in /admin, planned in Python from a tree in which all brokers are live.
 
 They are for tests of commits; tests/jobs/execution/test_reconcile_requests.py compares them with the plans made on
 Spark. Corresponds to `jobs.planning.reconcile`.
