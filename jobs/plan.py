@@ -186,9 +186,9 @@ def recover(
 ) -> CommandResult:
     """Plan leaders for offline partitions; unclean elections only if allowed, by least data loss."""
     from jobs.planning.plan_draft import report_plan
-    from jobs.planning.recover import parse_partitions, recover_planner
+    from jobs.planning.recover import parse_partition_names, recover_planner
 
-    planner = recover_planner(parse_partitions(partition or []), allow_unclean=allow_unclean)
+    planner = recover_planner(parse_partition_names(partition or []), allow_unclean=allow_unclean)
     return report_plan(settings, options, planner)
 
 

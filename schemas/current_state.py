@@ -10,7 +10,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from msgspec import Struct
 
-from schemas.replica_assignment import ReplicaAssignment, without
+from schemas.replica_assignment import ReplicaAssignment, difference
 from schemas.rows import Broker, Key
 from schemas.znode_codecs import Assignment, MalformedZnodeError, State, TopicPartition
 
@@ -146,7 +146,7 @@ class CurrentPartition:
 
     def lagging(self, replicas: Sequence[int]) -> list[int]:
         """Return the replicas that are not known to be in the ISR."""
-        return without(replicas, () if self.state is None else self.state.isr)
+        return difference(replicas, () if self.state is None else self.state.isr)
 
     @property
     def assignment(self) -> ReplicaAssignment | None:

@@ -70,7 +70,7 @@ class ReplicaAssignment(NamedTuple):
         """
         origin = self.origin
         replicas = list(dict.fromkeys([*goal, *origin]))
-        return ReplicaAssignment(replicas, without(replicas, origin), without(replicas, goal))
+        return ReplicaAssignment(replicas, difference(replicas, origin), difference(replicas, goal))
 
 
 class PartitionTarget(Struct, frozen=True):
@@ -81,6 +81,6 @@ class PartitionTarget(Struct, frozen=True):
     replicas: list[int]
 
 
-def without(brokers: Iterable[int], others: Container[int]) -> list[int]:
+def difference(brokers: Iterable[int], others: Container[int]) -> list[int]:
     """Return the brokers that are not among the others, in order."""
     return [broker for broker in brokers if broker not in others]

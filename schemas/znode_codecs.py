@@ -26,7 +26,7 @@ from schemas.znode_json import (
     ClusterId,
     Config,
     ConfigByPart,
-    ControllerNode,
+    ControllerJson,
     Epoch,
     ListedByPart,
     ListedPartition,
@@ -151,7 +151,7 @@ class State(Struct, frozen=True):
     leader_recovery_state: Annotated[int, Meta(ge=RECOVERED, le=RECOVERING)] = RECOVERED
 
 
-class Controller(Struct, frozen=True):
+class ControllerRegistration(Struct, frozen=True):
     """/controller: `{"version":2,"brokerid":0,"timestamp":"ms","kraftControllerEpoch":-1}`, or a bare id."""
 
     broker_id: int
@@ -179,7 +179,7 @@ _BROKER_IDS: Final = Decoder(list[BrokerId])
 _LISTS_BY_KEY: Final = Decoder(dict[str, Raw])
 _TOPIC_ID: Final = Decoder(TopicId)
 _STATE: Final = Decoder(State)
-_CONTROLLER: Final = Decoder(ControllerNode)
+_CONTROLLER: Final = Decoder(ControllerJson)
 _CONFIG: Final = Decoder(Config)
 _CONFIG_BY_PART: Final = Decoder(ConfigByPart)
 _TEXT: Final = Decoder(str)
@@ -491,16 +491,16 @@ def encode_state(state: State) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def decode_controller(data: bytes | None) -> Controller:
+def decode_controller(data: bytes | None) -> ControllerRegistration:
     """Decode /controller; old clusters wrote the bare broker id.
 
     >>> decode_controller(b"3")
     Controller(broker_id=3, kraft_controller_epoch=-1)
     """
     if data is not None and _EPOCH.fullmatch(data) and int(data) <= LAST_EPOCH + 1:
-        return Controller(int(data), -1)
+        return ControllerRegistration(int(data), -1)
     node = _decode(data, _CONTROLLER)
-    return Controller(node.brokerid, node.kraft_controller_epoch)
+    return ControllerRegistration(node.brokerid, node.kraft_controller_epoch)
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:

@@ -54,7 +54,7 @@ class TopicByPart(Struct):
     topic_id: Raw | UnsetType = UNSET
 
 
-class ControllerNode(Struct):
+class ControllerJson(Struct):
     brokerid: NumberOrNone
     kraft_controller_epoch: NumberOrNone = field(default=-1, name="kraftControllerEpoch")
 

@@ -17,7 +17,7 @@ from jobs.advice.reassignments import stalled_steps
 from jobs.core.migration_signs import migration_notice
 from jobs.core.units import format_duration
 from jobs.preconditions.limits import MAX_PLAN_FROM_FUTURE_SECONDS
-from jobs.repositories.controller_epochs import set_back
+from jobs.repositories.controller_epochs import epoch_regression_message
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
@@ -140,7 +140,7 @@ def repair_suggestion(blocking: QuarantinedZnode, latest_epoch: int) -> Suggesti
 
 def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Check that the controller epoch is the latest known one: brokers refuse requests with an earlier epoch."""
-    if epoch_behind := set_back(situation.health.controller_epoch, situation.latest_epoch):
+    if epoch_behind := epoch_regression_message(situation.health.controller_epoch, situation.latest_epoch):
         yield Suggestion(
             f"{epoch_behind}, so no election succeeds; a take-over with a later epoch repairs it", "reconcile"
         )

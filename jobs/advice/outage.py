@@ -20,7 +20,7 @@ from jobs.core.arrow_rows import Bools, Ints, StoredRows
 from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
-from jobs.snapshots.health import without_in_sync
+from jobs.snapshots.health import unclean_only_mask
 from planner.leadership.last_in_sync import BrokerStart, StartOrder, start_order
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
 from schemas.rows import BrokerResponseRow, Key, PlanRecord, Row, Snapshot
@@ -120,7 +120,7 @@ def _unknown(order: StartOrder) -> list[str]:
 
 def outage_now(view: ClusterView, warehouse: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:
     """Judge the observed state; `warehouse` has its history up to the snapshot, None if that cannot be read."""
-    return _outage(view, without_in_sync(view), warehouse, snapshot)
+    return _outage(view, unclean_only_mask(view), warehouse, snapshot)
 
 
 def outage_after(source: ClusterSource, warehouse: Warehouse, plan: PlanRecord) -> Outage | None:

@@ -31,7 +31,7 @@ from schemas.topic_configs import DEFAULT_MIN_ISR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class ClusterStatus:
     """The status of a cluster at one time."""
 
     settings: Settings
@@ -130,7 +130,9 @@ class CredentialsCheck:
             self._fault = None
 
 
-def read_status(settings: Settings, snapshot_id: int | None, credentials: CredentialsCheck | None = None) -> Status:
+def read_status(
+    settings: Settings, snapshot_id: int | None, credentials: CredentialsCheck | None = None
+) -> ClusterStatus:
     """Read the cluster and, concurrently, the warehouse; `credentials` is a check that earlier calls started."""
     login = None if snapshot_id is not None else credentials or CredentialsCheck(settings)
     if login:
@@ -163,7 +165,7 @@ def read_status(settings: Settings, snapshot_id: int | None, credentials: Creden
     history = None if recent.fault else settings.warehouse
     health = health_of(view, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
     max_age = settings.conf.limits.max_plan_age_hours * 3600
-    return Status(
+    return ClusterStatus(
         settings=settings,
         source=source,
         snapshot_id=snapshot_id,

@@ -55,7 +55,7 @@ class CheckResult:
 Checks = Iterator[CheckResult]
 
 
-def guarded(check: str, run_check: Callable[[], Checks]) -> Checks:
+def run_guarded(check: str, run_check: Callable[[], Checks]) -> Checks:
     """Turn an error of Surveyor's into the result of the check; its message has the remedy."""
     try:
         yield from run_check()
@@ -68,7 +68,7 @@ def see_status(settings: Settings) -> str:
     return f"run `{command_line(settings, 'status')}` to see what is due"
 
 
-def show_quarantine(settings: Settings) -> str:
+def quarantine_advice(settings: Settings) -> str:
     """Advise to store, and then to show, what is not understood."""
     return f"{command_line(settings, 'snapshot')}; {command_line(settings, 'show', 'quarantine')}"
 

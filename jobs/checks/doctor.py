@@ -41,20 +41,20 @@ from jobs.checks.common_checks import (
     Checks,
     CheckStatus,
     clock_skew,
-    guarded,
     history_results,
     missing_brokers,
     now,
+    quarantine_advice,
     returned_configs,
+    run_guarded,
     see_status,
-    show_quarantine,
 )
 from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.migration_signs import DURING_MIGRATION, is_made_by_hand, migration_refusal
 from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, place_of
 from jobs.core.units import format_bytes
-from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
+from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.foreign_changes import foreign_changes
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
@@ -79,16 +79,16 @@ SPARK: Final = ("pyspark", "delta-spark", "deltalake")
 
 def run_checks(settings: Settings) -> Checks:
     """Run all checks, prerequisites first."""
-    yield from guarded("python", _python)
-    yield from guarded("java", _java)
-    yield from guarded("jars", partial(_jars, settings.warehouse_uri))
-    yield from guarded("warehouse", partial(_warehouse, settings))
-    credentials = [*guarded("command config", partial(_credentials, settings))]
+    yield from run_guarded("python", _python)
+    yield from run_guarded("java", _java)
+    yield from run_guarded("jars", partial(_jars, settings.warehouse_uri))
+    yield from run_guarded("warehouse", partial(_warehouse, settings))
+    credentials = [*run_guarded("command config", partial(_credentials, settings))]
     yield from credentials
     if settings.has_zookeeper:
-        yield from guarded("zookeeper", partial(_cluster, settings, has_credentials=not credentials))
+        yield from run_guarded("zookeeper", partial(_cluster, settings, has_credentials=not credentials))
     elif not credentials:
-        yield from guarded("reachability", partial(check_kraft, settings))
+        yield from run_guarded("reachability", partial(check_kraft, settings))
 
 
 def _python() -> Checks:
@@ -157,7 +157,7 @@ def _warehouse(settings: Settings) -> Checks:
         )
     else:
         yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot.snapshot_id} is the last")
-    yield from guarded("schema", partial(_schema, settings))
+    yield from run_guarded("schema", partial(_schema, settings))
 
 
 def _schema(settings: Settings) -> Checks:
@@ -191,17 +191,17 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
             "run Surveyor closer to it: a commit waits for thousands of answers" if slow else None,
         )
         state = read_cluster(client)
-        yield from guarded("history", partial(history_results, settings, state.cluster_id))
+        yield from run_guarded("history", partial(history_results, settings, state.cluster_id))
         recorded = _recorded_epoch(settings, state)
         yield from _znodes(settings, ZooKeeperSource(session), state, recorded)
-        yield from guarded("controller epoch", partial(_epoch, settings, client, state, recorded))
+        yield from run_guarded("controller epoch", partial(_epoch, settings, client, state, recorded))
         yield _permissions(client, endpoint)
         yield from _lease(settings, client)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
     yield _registered(settings, state)
     if state.brokers and has_credentials:
-        yield from guarded("command config", partial(_brokers, settings, state, overrides))
+        yield from run_guarded("command config", partial(_brokers, settings, state, overrides))
 
 
 def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, recorded_epoch: int) -> Checks:
@@ -218,7 +218,7 @@ def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, re
             f"{step.what}: {with_full_command(settings, step).command}"
             for step in (repair_suggestion(row, latest) for row in blocking[:BLOCKING_SHOWN])
         ]
-        advice.append(show_quarantine(settings))
+        advice.append(quarantine_advice(settings))
         status = CheckStatus.FAULT if blocking else CheckStatus.WARNING
         yield CheckResult("znodes", status, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
     if view.throttle_warnings:
@@ -233,7 +233,7 @@ def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, re
 def _epoch(settings: Settings, client: KazooClient, state: ClusterState, recorded_epoch: int) -> Checks:
     """Check whether brokers accept the controller's requests: not if they know a later epoch than the controller's."""
     latest = max(recorded_epoch, latest_epoch_of_states(client))
-    if epoch_behind := set_back(state.controller_epoch, latest):
+    if epoch_behind := epoch_regression_message(state.controller_epoch, latest):
         reconcile = command_line(settings, "reconcile", "--apply")
         advice = f"`{reconcile}` takes the controllership with a later epoch, then resigns"
         yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)

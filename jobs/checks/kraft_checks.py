@@ -13,7 +13,7 @@ from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.adapters.brokers.reported_configs import KRAFT_DEFAULTS, read_configs_and_failures
 from jobs.adapters.kraft.doctor_requests import SupportedVersions, probe_addresses, read_supported_versions
-from jobs.adapters.kraft.session import Quorum, Session, read_from_broker
+from jobs.adapters.kraft.session import BrokerSession, Quorum, read_from_broker
 from jobs.adapters.sources.interface import ClusterSource, LiveReading
 from jobs.adapters.sources.kraft import bootstrap_addresses
 from jobs.checks.common_checks import (
@@ -22,13 +22,13 @@ from jobs.checks.common_checks import (
     Checks,
     CheckStatus,
     clock_skew,
-    guarded,
     history_results,
     missing_brokers,
     now,
+    quarantine_advice,
     returned_configs,
+    run_guarded,
     see_status,
-    show_quarantine,
 )
 from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
 from jobs.core.units import format_duration
@@ -60,8 +60,8 @@ def check_kraft(settings: Settings) -> Checks:
     if not seconds:
         return
     answering = [address for address in addresses if address in seconds]
-    yield from guarded("quorum", partial(_quorum, answering, properties))
-    yield from guarded("brokers", partial(_brokers, settings, properties))
+    yield from run_guarded("quorum", partial(_quorum, answering, properties))
+    yield from run_guarded("brokers", partial(_brokers, settings, properties))
 
 
 def reachability_result(
@@ -101,7 +101,7 @@ def _quorum(addresses: Sequence[str], properties: dict[str, str]) -> Checks:
         yield CheckResult("clock", CheckStatus.FINE, found)
 
 
-def _session(session: Session) -> Session:
+def _session(session: BrokerSession) -> BrokerSession:
     return session
 
 
@@ -139,7 +139,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
     with settings.open_source() as source:
         reading = source.read_live(None, PARTITION)
         metadata = reading.metadata
-        yield from guarded("history", partial(history_results, settings, metadata.cluster_id))
+        yield from run_guarded("history", partial(history_results, settings, metadata.cluster_id))
         yield _registered(settings, metadata.brokers)
         supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
         if supported:  # brokers that do not answer have a separate check
@@ -207,7 +207,7 @@ def permission_results(settings: Settings, reading: LiveReading) -> Checks:
         yield CheckResult("permissions", CheckStatus.FINE, "none is missing that reading needs")
     if others:
         found = f"not understood: {abbreviate(others)}"
-        yield CheckResult("reading", CheckStatus.WARNING, found, show_quarantine(settings))
+        yield CheckResult("reading", CheckStatus.WARNING, found, quarantine_advice(settings))
 
 
 def _settings(settings: Settings, source: ClusterSource) -> CheckResult:

@@ -24,7 +24,7 @@ from jobs.adapters.zookeeper.connection import children, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.checks.common_checks import CheckResult, CheckStatus, show_quarantine
+from jobs.checks.common_checks import CheckResult, CheckStatus, quarantine_advice
 from jobs.core.migration_signs import is_made_by_hand, migration_refusal
 from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.runtime.progress import progress
@@ -303,7 +303,7 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
         advice = (
             f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} {row.mend}"
             if row.mend
-            else show_quarantine(settings)
+            else quarantine_advice(settings)
         )
         yield _fault("znodes", f"{row.path}: {row.reason}", advice)
     if topics.without_id:

@@ -25,7 +25,7 @@ from jobs.console_output.stored_tables import (
 )
 from jobs.core.arrow_rows import Bools, Ints, StoredRows, as_rows
 from jobs.core.errors import UsageError
-from jobs.core.masking import masked
+from jobs.core.masking import mask
 from jobs.repositories.brokers_last_seen import brokers_last_seen, last_seen_after
 from jobs.repositories.snapshots import as_of, last_snapshot, other_cluster, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
@@ -310,7 +310,7 @@ def show_topics(settings: Settings, snapshot_id: int | None) -> None:
     snapshot = snapshot_shown(settings, snapshot_id)
     shapes = _shapes(table_as_of(settings.warehouse, snapshot, "partitions", columns=_SHAPE))
     rows = [
-        {**row, "config": masked(row["config"]), **shapes.get(row["topic"], _NO_PARTITIONS)}
+        {**row, "config": mask(row["config"]), **shapes.get(row["topic"], _NO_PARTITIONS)}
         for row in sorted(as_of(settings.warehouse, snapshot, "topics"), key=itemgetter("topic"))
     ]
     for_people = [{**row, "replication_factor": _factors(row)} for row in rows]

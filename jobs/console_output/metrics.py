@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.addresses import parse_address
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.core.logs import on_cluster_of_fleet
+from jobs.core.logs import fleet_cluster_scope
 from jobs.repositories.plans.commit_log import Outcomes, read_outcomes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import WarehouseStatus, read_warehouse_status
@@ -140,7 +140,7 @@ def read_metrics(settings: Settings) -> tuple[list[Metric], ExitCode]:
             if merged[metric.name] is not metric:
                 merged[metric.name].samples += metric.samples
     for name, failure in errors.items():
-        with on_cluster_of_fleet(name):
+        with fleet_cluster_scope(name):
             log(f"surveyor: {failure}", logging.WARNING, exit_code=int(failure.exit_code))
     worst = worst_code(failure.exit_code for failure in errors.values())
     return [metric for metric in merged.values() if metric.samples], worst

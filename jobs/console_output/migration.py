@@ -42,7 +42,7 @@ def report_proof(settings: Settings, before: int, after: int, *, is_rolled_back:
     lines = [f"  {_line(difference)}" for difference in proof.differences]
     lines += [f"  not known: {subject}" for subject in proof.unknown]
     lines += [f"  queued for deletion before: topic {topic}" for topic in proof.deleted_topics]
-    if proof.holds:
+    if proof.is_proved:
         verdict = f"snapshot {after} has all that snapshot {before} had"
     else:
         count = pluralise(len(proof.differences), "difference")
@@ -52,12 +52,12 @@ def report_proof(settings: Settings, before: int, after: int, *, is_rolled_back:
     fields = {
         "before": before,
         "after": after,
-        "proved": proof.holds,
+        "proved": proof.is_proved,
         "differences": [difference._asdict() for difference in proof.differences],
         "unknown": proof.unknown,
         "deleted_topics": proof.deleted_topics,
     }
-    code = ExitCode.DONE if proof.holds else ExitCode.CHANGES
+    code = ExitCode.DONE if proof.is_proved else ExitCode.CHANGES
     return CommandResult(fields, *lines, verdict, exit_code=code)
 
 

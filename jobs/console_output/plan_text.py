@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from jobs.core.units import format_bytes
-from jobs.preconditions.topic_configs import checked_config, set_by
+from jobs.preconditions.topic_configs import checked_config, configs_set_by
 from jobs.repositories.deletion_impact import DeletionImpact
 from jobs.runtime.console import format_cell, truncate
 from jobs.runtime.settings import Settings
@@ -242,7 +242,7 @@ def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Opera
     for change in changes:
         factors[change.topic] = min(factors.get(change.topic, 2**31), len(change.replicas_after))
     for operation in operations:
-        topic, config, data = operation.topic, set_by(operation), checked_config(operation)
+        topic, config, data = operation.topic, configs_set_by(operation), checked_config(operation)
         if boolean(config.get(UNCLEAN_ELECTION)):
             yield (
                 f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, which "

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from jobs.advice.next_steps import ClusterSituation
-from jobs.checks.cluster_status import CredentialsCheck, Status, read_status
+from jobs.checks.cluster_status import ClusterStatus, CredentialsCheck, read_status
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.status_line import escape_control_chars
 from jobs.core.units import format_duration
@@ -74,7 +74,7 @@ def watch_status(settings: Settings, every: float) -> None:
     credentials = CredentialsCheck(settings)
     block = _block(settings, read_status(settings, None, credentials))
     while True:
-        paint(block)
+        redraw(block)
         time.sleep(every)
         try:
             block = _block(settings, read_status(settings, None, credentials))
@@ -85,12 +85,12 @@ def watch_status(settings: Settings, every: float) -> None:
             ]
 
 
-def _block(settings: Settings, status: Status) -> list[str]:
+def _block(settings: Settings, status: ClusterStatus) -> list[str]:
     write_json(status.json, as_json=False, result_file=settings.result_file)
     return list(lines(status))
 
 
-def paint(block: list[str]) -> None:
+def redraw(block: list[str]) -> None:
     """Overwrite the previous block on a terminal; elsewhere print a block and an empty line."""
     if sys.stdout.isatty():
         sys.stdout.write("\x1b[H" + "".join(f"{escape_control_chars(line)}\x1b[K\n" for line in block) + "\x1b[J")
@@ -99,7 +99,7 @@ def paint(block: list[str]) -> None:
     sys.stdout.flush()
 
 
-def lines(status: Status) -> Iterator[str]:
+def lines(status: ClusterStatus) -> Iterator[str]:
     """Return the status as lines of at most 80 columns."""
     yield from wrapped(f"cluster {status.settings.cluster}, {status.source}, {_when(status)}", "")
     for label, value in _figures(status):
@@ -112,14 +112,14 @@ def lines(status: Status) -> Iterator[str]:
             yield f"     {step.command}"  # never wrapped, so that it can be copied
 
 
-def _when(status: Status) -> str:
+def _when(status: ClusterStatus) -> str:
     if status.taken_at is None:
         return _format_time(status.situation.now)
     age = (status.situation.now - status.taken_at).total_seconds()
     return f"taken {_format_time(status.taken_at)}, {format_duration(max(age, 0))} ago"
 
 
-def _figures(status: Status) -> Iterator[tuple[str, str]]:
+def _figures(status: ClusterStatus) -> Iterator[tuple[str, str]]:
     health = status.situation.health
     controller = _controller(health, status.surveyor_id, status.situation.names)
     yield "controller", controller + _stale_epoch_note(status.situation)
@@ -132,7 +132,7 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
     yield "under-replicated", str(health.under_replicated)
     assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""
     yield "under min ISR", f"{health.under_min_isr}{assumed}"
-    waiting = sum(not entry.is_void for entry in health.stalled)
+    waiting = sum(not entry.is_empty for entry in health.stalled)
     yield "moving", f"{health.moving}{f' ({waiting} of them wait for a broker)' * bool(waiting)}"
     for label, count, shown in _exceptional_figures(health):
         if count:
@@ -233,7 +233,7 @@ def _imbalance(health: Health) -> str:
     )
 
 
-def _last_snapshot(status: Status) -> str:
+def _last_snapshot(status: ClusterStatus) -> str:
     recent = status.situation.warehouse_status
     age = status.situation.snapshot_age
     if recent.snapshot is None or age is None:

@@ -50,7 +50,7 @@ from jobs.controller.resync import Resync
 from jobs.controller.state_writer import StateWriter
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
-from jobs.core.signals import interrupted
+from jobs.core.signals import is_interrupted
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome
@@ -240,7 +240,7 @@ class ResidentController:
         Raise FencedError once another controller has taken over, and SessionLostError once the session has ended.
         """
         self.startup.start()
-        while not interrupted():
+        while not is_interrupted():
             try:
                 self._run_resync()
                 busy = self.cycle()

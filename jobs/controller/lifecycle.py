@@ -34,7 +34,7 @@ from jobs.controller.preparation import (
 from jobs.controller.services import Services, running_services
 from jobs.controller.term import ending, former_session_text, run_term
 from jobs.core.errors import MissingError, SurveyorError, UsageError
-from jobs.core.signals import defer_signals, exit_code, interrupted
+from jobs.core.signals import defer_signals, exit_code, is_interrupted
 from jobs.runtime.console import CommandResult, log, truncate
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
@@ -72,12 +72,12 @@ class Standby:
         twice as long each time, because a failing take-over leaves the cluster without a controller for some seconds.
         """
         replaces, wait, last_problem = self.options.replace, RECONNECT_SECONDS, ""
-        while not interrupted():
+        while not is_interrupted():
             is_taking_over = False
             try:
                 if not replaces:
                     self._await_turn()
-                if interrupted():
+                if is_interrupted():
                     break
                 is_taking_over = True
                 release_timeout, until_quiet = None if replaces else 0.0, self.options.until_quiet
@@ -98,7 +98,7 @@ class Standby:
                     log(f"surveyor: {error}; standing by", logging.WARNING)
                 wait = min(wait * 2, MAX_WAIT_SECONDS) if is_taking_over else RECONNECT_SECONDS
                 last_problem = str(error)
-                poll_until(interrupted, bool, wait)
+                poll_until(is_interrupted, bool, wait)
                 continue
             finally:
                 replaces = False
@@ -118,7 +118,7 @@ class Standby:
             changed.set()
 
         with self.zookeeper.connected() as client:
-            while not interrupted():
+            while not is_interrupted():
                 changed.clear()
                 client.exists_async(CONTROLLER, watch=wake)  # one function, which kazoo keeps once
                 controller, session = with_retries(lambda: controller_and_session(client))

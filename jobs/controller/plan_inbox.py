@@ -24,7 +24,13 @@ from msgspec.structs import replace as with_values
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, ignored_reason, respond, submitted
+from jobs.adapters.zookeeper.plan_submission import (
+    announce_resident,
+    fault_of,
+    ignored_reason,
+    read_submissions,
+    respond,
+)
 from jobs.console_output.commit_events import log_event
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.metadata_reader import MetadataReader
@@ -124,7 +130,7 @@ class PlanInbox:
             raise error
         if self._topics_to_refresh:
             return self._refresh_next_topics()
-        znodes = submitted(self.control.client)
+        znodes = read_submissions(self.control.client)
         self._reported &= {*map(_submission_key, znodes)}
         for znode in znodes:
             if self._try_start(znode):

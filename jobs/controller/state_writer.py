@@ -47,7 +47,7 @@ class _Backoff:
     retry_at: float
     is_expired: bool = False
 
-    def holds(self, change: Change) -> bool:
+    def matches(self, change: Change) -> bool:
         same = (change.topic_version, change.replicas_after) == (self.change.topic_version, self.change.replicas_after)
         return same and not self.is_expired
 
@@ -104,7 +104,7 @@ class StateWriter:
         """Leave out assignments that failed, until they are due to be tried again."""
         if not self._backoffs:
             return [*changes]
-        return [c for c in changes if not (c.key in self._backoffs and self._backoffs[c.key].holds(c))]
+        return [c for c in changes if not (c.key in self._backoffs and self._backoffs[c.key].matches(c))]
 
     def expired_backoffs(self) -> set[Key]:
         """Return the partitions whose assignment is due to be tried again."""

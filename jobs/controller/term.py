@@ -25,7 +25,7 @@ from jobs.controller.services import Services
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.core.logs import is_json
-from jobs.core.signals import exit_code, interrupted
+from jobs.core.signals import exit_code, is_interrupted
 from jobs.execution.batch.batch_commit import RESIGN_TIMEOUT_SECONDS
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
@@ -61,7 +61,7 @@ class Term:
 
     def command_result(self) -> CommandResult:
         """Return how the process ends that has resigned."""
-        code = exit_code() if interrupted() else ExitCode.DONE
+        code = exit_code() if is_interrupted() else ExitCode.DONE
         return ending(self.result, f"resigned: {self.line}", code)
 
 
@@ -123,7 +123,7 @@ def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> Fe
 
 def _initialize(controller: ResidentController) -> None:
     """Initialize the controller; begin again if the connection is lost, raise SessionLostError if the session is."""
-    while not interrupted():
+    while not is_interrupted():
         try:
             controller.initialize()
         except LOST:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from jobs.core import status_line
-from jobs.core.masking import cut_off_secrets, masked_text
+from jobs.core.masking import masked_text, truncate_secrets
 from jobs.core.signals import set_last_line_format
 from jobs.core.status_line import colored, escape_control_chars
 
@@ -58,7 +58,7 @@ _fleet_cluster: Final[ContextVar[str | None]] = ContextVar("fleet_cluster", defa
 
 
 @contextmanager
-def on_cluster_of_fleet(cluster: str) -> Iterator[None]:
+def fleet_cluster_scope(cluster: str) -> Iterator[None]:
     """Name the cluster in each record of this thread, as other threads work on other clusters."""
     token = _fleet_cluster.set(cluster)
     try:
@@ -67,7 +67,7 @@ def on_cluster_of_fleet(cluster: str) -> Iterator[None]:
         _fleet_cluster.reset(token)
 
 
-def cluster_of_fleet() -> str | None:
+def current_fleet_cluster() -> str | None:
     """Return the cluster of a fleet that this thread works on, None if a command has one cluster."""
     return _fleet_cluster.get()
 
@@ -186,11 +186,11 @@ _PREFIX: Final = re.compile(r"\A(?:surveyor: (?:warning: )?| +(?:\.\.\. )?)")
 def _rendered(record: logging.LogRecord) -> str:
     message, trace = record.getMessage(), ""
     if not record.name.startswith(LOGGER.name):
-        message = cut_off_secrets(message)
+        message = truncate_secrets(message)
     if record.exc_info and (is_json() or LOGGER.level == logging.DEBUG):
         trace = "".join(traceback.format_exception(*record.exc_info))
         trace = "\n".join(map(masked_text, trace.rstrip().split("\n")))
-    cluster = cluster_of_fleet()
+    cluster = current_fleet_cluster()
     if not is_json():
         if cluster is not None:
             prefix = _PREFIX.match(message)

@@ -26,33 +26,33 @@ def is_sensitive(name: str) -> bool:
     return bool(_NAME.search(name))
 
 
-def masked(value: Any, name: str = "") -> Any:  # noqa: ANN401 - JSON
+def mask(value: Any, name: str = "") -> Any:  # noqa: ANN401 - JSON
     """Replace the values of sensitive names, at any depth.
 
-    >>> masked({"after": {"sasl.jaas.config": "x", "retention.ms": "1"}, "brokers": [1]})
+    >>> mask({"after": {"sasl.jaas.config": "x", "retention.ms": "1"}, "brokers": [1]})
     {'after': {'sasl.jaas.config': '(hidden)', 'retention.ms': '1'}, 'brokers': [1]}
     """
     if isinstance(value, dict):
-        return {key: masked(item, key) for key, item in value.items()}
+        return {key: mask(item, key) for key, item in value.items()}
     if value is None or not is_sensitive(name):
-        return [masked(item) for item in value] if isinstance(value, list) else value
+        return [mask(item) for item in value] if isinstance(value, list) else value
     return HIDDEN
 
 
-def cut_off_secrets(text: str) -> str:
+def truncate_secrets(text: str) -> str:
     """Cut a record of a library off at the first word that may introduce a secret of its protocol.
 
-    >>> cut_off_secrets("Sending request(xid=1): Auth(auth_type=0, scheme='digest', auth='user:x')")
+    >>> truncate_secrets("Sending request(xid=1): Auth(auth_type=0, scheme='digest', auth='user:x')")
     'Sending request(xid=1): (hidden)'
     """
     found = _PROTOCOL_SECRET.search(text)
     return text if found is None else text[: found.start()] + HIDDEN
 
 
-def without_passwords(text: str) -> str:
+def strip_passwords(text: str) -> str:
     """Hide user and password of addresses, such as a proxy's, in an error of a library.
 
-    >>> without_passwords("proxy http://me:x/y@proxy.example:3128/ failed for https://store:9000/a")
+    >>> strip_passwords("proxy http://me:x/y@proxy.example:3128/ failed for https://store:9000/a")
     'proxy http://(hidden)@proxy.example:3128/ failed for https://store:9000/a'
     """
     return _IN_ADDRESS.sub(f"://{HIDDEN}@", text)
@@ -67,7 +67,7 @@ def masked_json(text: str | None) -> str:
     if text is None:
         return ""
     try:
-        return json.dumps(masked(json.loads(text)), sort_keys=True)
+        return json.dumps(mask(json.loads(text)), sort_keys=True)
     except ValueError:
         return "no JSON"
 

@@ -114,7 +114,7 @@ def set_last_line_format(last_line_format: Callable[[str], str]) -> None:
     _state.last_line_format = last_line_format
 
 
-def interrupted() -> bool:
+def is_interrupted() -> bool:
     """Return whether a signal was received for which deferred work should stop."""
     return _state.first_signal is not None
 
@@ -133,7 +133,7 @@ def raise_on_signal() -> Iterator[None]:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Only record the first signal; code that holds the controllership checks `interrupted` between two batches."""
+    """Only record the first signal; code that holds the controllership checks `is_interrupted` between two batches."""
     with _interrupt_mode(_InterruptMode.DEFER):
         yield
 

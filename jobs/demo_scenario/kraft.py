@@ -58,7 +58,7 @@ class KRaftScenario(PlanScenario):
         stdout().print(f"$ kill -9 of node {leader}")
         self.cluster.nodes[leader].kill()
         with progress(f"waiting for Kafka to replace node {leader} everywhere"):
-            self.wait_until(lambda: self.is_without(leader))
+            self.wait_until(lambda: self.is_out_of_isrs(leader))
         self.surveyor("snapshot")
         self.surveyor("status")
 

@@ -79,7 +79,7 @@ class MigrationScenario(DemoScenario):
         self.surveyor("snapshot")
         before = self.newest_snapshot()
         self.start_migration()
-        self.change_both()
+        self.make_changes()
         self.leave_zookeeper()
         self.prove(before)
         self.finish()
@@ -97,7 +97,7 @@ class MigrationScenario(DemoScenario):
         stdout().print("\nThe controller has copied the metadata. It writes every change to ZooKeeper, too.")
         self.surveyor("migration", "check")
 
-    def change_both(self) -> None:
+    def make_changes(self) -> None:
         """Change topics while the controller writes to ZooKeeper, too."""
         self.heading("Topics change during the migration, by Kafka's own tools")
         admin = self.admin()

@@ -80,11 +80,11 @@ class PlanScenario(DemoScenario):
     def show_history(self) -> None:
         self.heading("History: the leaders of a partition, and the cluster before and after")
         self.surveyor("snapshot")
-        self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.a_partition_that_moved()))
+        self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.moved_partition()))
         self.surveyor("show", "partitions", "--topic", ORDERS, "--as-of", "2")
         self.surveyor("show", "partitions", "--topic", ORDERS)
 
-    def a_partition_that_moved(self) -> int:
+    def moved_partition(self) -> int:
         history = self.settings.warehouse.read("partition_history", ("topic", "=", ORDERS))
         rows = values_of(history, "partition", "leader", "replicas")
         return min((partition for partition, leader, replicas in rows if leader != replicas[0]), default=0)
@@ -103,7 +103,7 @@ class PlanScenario(DemoScenario):
         rows = self.settings.warehouse.read("imbalance", ("snapshot_id", "=", snapshot_id), columns=["not_led"])
         return any(rows["not_led"].to_pylist())
 
-    def is_without(self, broker: int) -> bool:
+    def is_out_of_isrs(self, broker: int) -> bool:
         """Return whether a killed broker is no longer a leader or in an ISR."""
         return all(broker not in {state.leader, *state.isr} for _, state in self.states())
 

@@ -64,7 +64,7 @@ class ZooKeeperScenario(PlanScenario):
             say(f"$ kill -9 of broker {VICTIM}; its ZooKeeper session is ended at once instead of after its timeout")
             self.cluster.brokers[VICTIM].kill()
             self.cluster.brokers[VICTIM].expire()
-            self.wait_until(controller.until(lambda: self.is_without(VICTIM)))
+            self.wait_until(controller.until(lambda: self.is_out_of_isrs(VICTIM)))
             self.surveyor("status")
             say("\nCtrl-C stops it; a broker becomes the controller")
         with progress("waiting for a broker to become the controller"):

@@ -344,7 +344,7 @@ class _CancellationRun:
 
         def are_finished(statuses: Mapping[Key, PartitionStatus]) -> bool:
             waiting = {key for key, status in statuses.items() if status.is_unknown or status.status in unfinished}
-            return not waiting - requests.hopeless
+            return not waiting - requests.unsafe_partitions
 
         return poll_until(lambda: self.read(requested), are_finished, requests.timeout_seconds)
 

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, with_retries
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
-from jobs.adapters.zookeeper.plan_submission import path_of, resident, submit, withdraw
+from jobs.adapters.zookeeper.plan_submission import path_of, read_resident_controller, submit, withdraw
 from jobs.advice.plans import after_commit
 from jobs.console_output import commit_events as events
 from jobs.console_output.commit_events import Report
@@ -26,7 +26,7 @@ from jobs.core.signals import defer_signals, raise_on_signal
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.running_waves import moving_of
+from jobs.execution.admin.running_waves import moving_partitions
 from jobs.execution.admin.throttles import other_throttled_plans, throttle_lines, throttle_rows
 from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
 from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
@@ -270,7 +270,7 @@ def _needs_watching(settings: Settings, cluster: ClusterConnection, plan: Plan, 
     if not watched:
         return False
     with cluster.reading() as reader:
-        return bool(moving_of(reader, plan))
+        return bool(moving_partitions(reader, plan))
 
 
 def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, report: Report) -> None:
@@ -381,7 +381,7 @@ def _await_result(client: KazooClient, plan: Plan) -> PlanResult:
             ) from None
         if submission.answer is not None:
             return submission.answer
-        if with_retries(lambda: resident(client)) is None:
+        if with_retries(lambda: read_resident_controller(client)) is None:
             progress_text = "finished" if submission.is_begun else "started"
             raise SurveyorError(
                 f"`surveyor control` stopped before it {progress_text} plan {plan.title}: commit the plan again, which "

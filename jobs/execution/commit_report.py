@@ -15,7 +15,7 @@ from jobs.console_output.commit_events import Report
 from jobs.console_output.plan_figures import rack_warnings
 from jobs.console_output.plan_text import change_line, deletion_lines, deletion_warnings, pending_summary, warnings
 from jobs.core.errors import ExitCode, SurveyorError
-from jobs.core.signals import exit_code, interrupted
+from jobs.core.signals import exit_code, is_interrupted
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_lines
@@ -241,7 +241,7 @@ def report_applied(
     committed = plan_result(settings, plan, commit_log, detailed=detailed)
     steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
     code = ExitCode(committed.exit_code)
-    if interrupted():
+    if is_interrupted():
         report(events.CommitInterrupted(committed.result["applied_now"], len(commit_log.of(Outcome.SKIPPED))))
         code = exit_code()
     return CommandResult(

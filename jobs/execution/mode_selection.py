@@ -9,7 +9,7 @@ from jobs.execution.admin.controller_client import EXECUTABLE
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.zk_controller_client import REQUESTABLE
 from jobs.preconditions.changes import adds_partition, is_unclean
-from jobs.preconditions.topic_configs import tiered
+from jobs.preconditions.topic_configs import needs_tiered_storage
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas import reasons
@@ -154,7 +154,7 @@ def _carries_out_requests(plan: Plan) -> bool:
 
 def _why_not_batch(plan: Plan) -> str | None:
     """Return why batch mode cannot carry out a plan; None if it can."""
-    if tiered(plan.operations):
+    if needs_tiered_storage(plan.operations):
         return reasons.TIERED_UNCHECKED.render()
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
     return reasons.HOLD_TOO_SHORT.render() if moving else None

@@ -224,7 +224,7 @@ class _PartitionCancellationRun:
                 for partition in partitions
                 if partition.is_unfinished or _has_become_unreadable(self.pending[partition.key], partition)
             }
-            return not waiting - requests.hopeless - unsent
+            return not waiting - requests.unsafe_partitions - unsent
 
         return poll_until(read_again, are_finished, requests.timeout_seconds)
 

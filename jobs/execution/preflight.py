@@ -21,7 +21,7 @@ from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed
 from jobs.preconditions.operations import judge_operations
 from jobs.preconditions.running_reassignments import classify
 from jobs.preconditions.wave_outcomes import evaluate_waves
-from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
+from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.plans.repository import planned_registrations, refuse_edited
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import warn
@@ -73,7 +73,9 @@ def check_before_commit(
         refuse_other_cluster(plan, state, settings.address, settings.address_option)
         refuse_beyond(limits, plan, state, datetime.now(UTC))
         resident_controller = None if is_ours else reader.read_resident_controller()
-        epoch_behind = None if is_ours or resident_controller else set_back(state.controller_epoch, latest_epoch)
+        epoch_behind = (
+            None if is_ours or resident_controller else epoch_regression_message(state.controller_epoch, latest_epoch)
+        )
         selected_mode, reason = choose_mode(
             mode,
             settings,

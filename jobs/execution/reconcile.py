@@ -15,7 +15,7 @@ from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
-from jobs.adapters.zookeeper.plan_submission import resident
+from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.advice.outage import Outage, in_json, outage_left_by
 from jobs.advice.plans import after_commit
 from jobs.console_output import commit_events as events
@@ -23,7 +23,7 @@ from jobs.console_output.commit_events import Report
 from jobs.console_output.plan_review import plan_warnings
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
-from jobs.core.signals import defer_signals, exit_code, interrupted
+from jobs.core.signals import defer_signals, exit_code, is_interrupted
 from jobs.execution.admin.reassignment_options import DEFAULT
 from jobs.execution.batch.batch_commit import take_over_above
 from jobs.execution.commit import apply_plan
@@ -37,7 +37,7 @@ from jobs.execution.commit_report import (
 )
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.preconditions.limits import CommitLimits
-from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
+from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
@@ -198,11 +198,11 @@ def reconcile_until_quiet(
             steps_now = frozenset(row.place for row in rows)
             idle_cycles = 0 if committed.result["applied_now"] and steps_now != steps_before else idle_cycles + 1
             steps_before = steps_now
-            code = exit_code() if interrupted() else ExitCode(committed.exit_code)
-            if interrupted() or code == ExitCode.ERROR or idle_cycles == MAX_IDLE_CYCLES:
+            code = exit_code() if is_interrupted() else ExitCode(committed.exit_code)
+            if is_interrupted() or code == ExitCode.ERROR or idle_cycles == MAX_IDLE_CYCLES:
                 result = extras.result | {"cycles": cycles, **totals, "due": plan.size}
                 steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
-                steps = [same_step(settings, "continue", "reconcile")] if interrupted() else steps
+                steps = [same_step(settings, "continue", "reconcile")] if is_interrupted() else steps
                 lines = f"not quiet after {cycles} cycles: {committed.lines[0]}", *committed.lines[1:]
                 return CommandResult(result, *lines, steps=steps, warnings=[], exit_code=code)
 
@@ -269,8 +269,8 @@ def _raise_stale_epoch(
     """
     latest = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
     with cluster.connected() as client:
-        state, holder = read_cluster(client), resident(client)
-    stale_epoch = set_back(state.controller_epoch, latest)
+        state, holder = read_cluster(client), read_resident_controller(client)
+    stale_epoch = epoch_regression_message(state.controller_epoch, latest)
     if stale_epoch is None or not apply:
         return stale_epoch
     if holder is not None:

@@ -11,7 +11,7 @@ from typing import Final
 from jobs.core.errors import RefusedError
 from planner.reassignment.partition_rollback import (
     ClusterFacts,
-    Rejection,
+    RollbackRejection,
     RollbackTarget,
     roll_back_partition,
     steps_by_partition,
@@ -27,7 +27,7 @@ from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord
 from schemas.text import LINES_SHOWN, partition_name, pluralise
 
-NOT_ASKED_FOR: Final = Rejection(RejectionCode.NOT_ASKED_FOR, reasons.NOT_ASKED_FOR.render())
+NOT_ASKED_FOR: Final = RollbackRejection(RejectionCode.NOT_ASKED_FOR, reasons.NOT_ASKED_FOR.render())
 
 _NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
@@ -42,7 +42,7 @@ class Rollback:
     """The changes that move a plan's partitions back, and the partitions without such changes."""
 
     changes: list[Change]
-    rejected: dict[Key, Rejection]
+    rejected: dict[Key, RollbackRejection]
 
     @property
     def rejections(self) -> list[RejectionRecord]:
@@ -77,7 +77,7 @@ def find_rollback(
     topics: Mapping[str, TopicInfo],
     *,
     requested: Collection[Key],
-    destination_of: Callable[[Key], RollbackTarget | Rejection],
+    destination_of: Callable[[Key], RollbackTarget | RollbackRejection],
     facts: ClusterFacts,
 ) -> Rollback:
     """Return the steps back for the plan's partitions; the plan no longer moves any of them (`refuse_running`).
@@ -88,15 +88,15 @@ def find_rollback(
     steps_by_key = steps_by_partition(plan.changes)
     elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
     changes: list[Change] = []
-    rejected: dict[Key, Rejection] = {}
+    rejected: dict[Key, RollbackRejection] = {}
     for key, steps_forward in steps_by_key.items():
         destination = destination_of(key) if key in requested else NOT_ASKED_FOR
-        if isinstance(destination, Rejection):
+        if isinstance(destination, RollbackRejection):
             rejected[key] = destination
             continue
         current_rows = partitions.get(key), topics.get(key[0])
         steps = roll_back_partition(steps_forward, *current_rows, facts, destination, was_elected=key in elected)
-        if isinstance(steps, Rejection):
+        if isinstance(steps, RollbackRejection):
             rejected[key] = steps
         else:
             changes += steps
@@ -114,19 +114,21 @@ class Destinations:
     recreated: Collection[str] = ()
     """Topics of the plan that the snapshot has with another id."""
 
-    def __call__(self, key: Key) -> RollbackTarget | Rejection:
+    def __call__(self, key: Key) -> RollbackTarget | RollbackRejection:
         """Return the target of a partition, or why it has none."""
         if self.then is None:
             return RollbackTarget(None, self.name)
         if key[0] in self.recreated:
-            return Rejection(RejectionCode.UNKNOWN_TOPIC, reasons.CREATED_AGAIN.render(snapshot=self.name))
+            return RollbackRejection(RejectionCode.UNKNOWN_TOPIC, reasons.CREATED_AGAIN.render(snapshot=self.name))
         assignment = self.then.get(key)
         if assignment is None:
-            return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.NOT_IN_TARGET.render(target=self.name))
+            return RollbackRejection(RejectionCode.UNKNOWN_PARTITION, reasons.NOT_IN_TARGET.render(target=self.name))
         if assignment.is_being_reassigned:
-            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reasons.MOVED_IN_TARGET.render(target=self.name))
+            return RollbackRejection(
+                RejectionCode.REASSIGNMENT_IN_PROGRESS, reasons.MOVED_IN_TARGET.render(target=self.name)
+            )
         if not assignment.replicas:
-            return Rejection(LintCode.NO_REPLICAS, reasons.NO_REPLICAS_IN_TARGET.render(target=self.name))
+            return RollbackRejection(LintCode.NO_REPLICAS, reasons.NO_REPLICAS_IN_TARGET.render(target=self.name))
         return RollbackTarget(assignment.replicas, self.name)
 
 

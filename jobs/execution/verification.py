@@ -21,7 +21,7 @@ from jobs.core.errors import SurveyorError
 from jobs.execution.rollback_completion import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
 from jobs.preconditions.limits import refuse_other_id
-from jobs.repositories.plans.commit_log import note_verified
+from jobs.repositories.plans.commit_log import record_completion
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
 from jobs.repositories.warehouse_status import throttled_plans
@@ -66,7 +66,7 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
             current, operations = reader.read_current(plan.changes), reader.read_operations(plan.tasks)
             verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
             if verification.is_complete:
-                note_verified(settings.warehouse, plan)
+                record_completion(settings.warehouse, plan)
                 if unmarked := close_rolled_back(reader, settings, plan):
                     verification.warnings.append(unmarked)
         verification.throttled = plan.plan_id in throttled_plans(settings.warehouse)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.spark_warehouse import counted
+from jobs.adapters.delta.spark_warehouse import cache_and_count
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.recover import evidence_for, partition_parameters
 from jobs.repositories.snapshot_tables import SnapshotTables
@@ -50,7 +50,7 @@ class PreferredRequest:
             candidates = preferred_election.candidates_by_imbalance(partitions, skew)
         considered = candidates.localCheckpoint()  # computed once, as it is joined twice
         verdicts = preferred_election.preferred_verdicts(partitions, topics, brokers, considered).localCheckpoint()
-        guarded, judged = counted(self._with_guards(tables, verdicts, skew))
+        guarded, judged = cache_and_count(self._with_guards(tables, verdicts, skew))
         changes, rejections = preferred_election.changes_of(guarded), preferred_election.rejections_of(guarded)
         parameters = {"election": "preferred", **asdict(self), "partitions": _stated(self.partitions)}
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
@@ -89,7 +89,7 @@ class OfflineRequest:
         if candidates is None:
             candidates = offline_election.candidates_without_leader(partitions, brokers)
         considered = join_requested(candidates.localCheckpoint(), partitions, topics, brokers)
-        verdicts, judged = counted(
+        verdicts, judged = cache_and_count(
             offline_election.offline_verdicts(considered, tables["broker_configs"], unclean=self.unclean)
         )
         changes, rejections = offline_election.changes_of(verdicts), offline_election.rejections_of(verdicts)

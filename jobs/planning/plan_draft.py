@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, counted
+from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, cache_and_count
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of
 from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
@@ -249,7 +249,7 @@ class ExtraRows:
 def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: ExtraRows, at_most: int | None) -> PlanRows:
     """Collect a plan's rows if they are few, else leave them on Spark; `at_most` is an upper bound if known."""
     if at_most is None:
-        computed = {table: counted(frame) for table, frame in rows.items()}
+        computed = {table: cache_and_count(frame) for table, frame in rows.items()}
         rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())
     if at_most <= MAX_DRIVER_ROWS:
         return _ArrowRows(tables, {table: frame.toArrow() for table, frame in rows.items()}, extra)
@@ -264,7 +264,7 @@ class _ArrowRows:
 
     def summary(self, header: str) -> Row:
         return arrow_digest.summary(
-            header, {**self.rows, OPERATIONS: arrow_digest.in_arrow(OPERATIONS, self.extra.operations)}
+            header, {**self.rows, OPERATIONS: arrow_digest.plan_in_arrow(OPERATIONS, self.extra.operations)}
         )
 
     def write(self, plan_id: str) -> None:

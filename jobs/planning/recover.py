@@ -67,10 +67,10 @@ def partition_parameters(partitions: Iterable[Key]) -> list[Row]:
     return [{"topic": topic, "partition": partition} for topic, partition in partitions]
 
 
-def parse_partitions(names: Sequence[str]) -> list[Key]:
+def parse_partition_names(names: Sequence[str]) -> list[Key]:
     """Parse partition names into a sorted list without duplicates.
 
-    >>> parse_partitions(["orders-7", "a-b-0", "orders-7"])
+    >>> parse_partition_names(["orders-7", "a-b-0", "orders-7"])
     [('a-b', 0), ('orders', 7)]
     """
     partitions = set[Key]()

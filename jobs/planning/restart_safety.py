@@ -19,7 +19,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ClusterView, view_of
 from jobs.snapshots.health import arrays_of, unhealthy_masks
-from planner.columns.numpy_rules import is_in, partition_masks
+from planner.columns.numpy_rules import partition_masks, slot_mask
 from planner.rules.inputs import BrokerSets
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
 from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
@@ -90,7 +90,7 @@ def _concerned(view: ClusterView, restarting: Collection[int]) -> Bools:
     rows = StoredRows(view.partitions)
     marks: Bools = rows.lengths("replicas") == 0
     for column in ("replicas", "isr", "leader"):
-        marks |= is_in(rows.brokers(column), restarting).any(axis=1)
+        marks |= slot_mask(rows.brokers(column), restarting).any(axis=1)
     return marks
 
 
@@ -148,7 +148,7 @@ def _under_replicated(view: ClusterView) -> int:
 
 def _count(partitions: StoredRows, column: str, brokers: Collection[int]) -> int:
     """Count the partitions that name one of the brokers in a column."""
-    return int(is_in(partitions.brokers(column), brokers).any(axis=1).sum())
+    return int(slot_mask(partitions.brokers(column), brokers).any(axis=1).sum())
 
 
 _CONTROLLED_SHUTDOWN: Final = "controlled.shutdown.enable"

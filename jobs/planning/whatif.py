@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import quoted, typed
+from jobs.adapters.delta.warehouse import decode_rows, quote_identifier
 from jobs.adapters.spark.session import start_session
 from jobs.console_output.losses import MAX_PARTITIONS_IN_JSON, WHATIF_SUMMARY, Losses, losses_result
 from jobs.core.arrow_rows import StoredRows
@@ -145,6 +145,6 @@ def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> l
         )
     with progress("losing " + lose.value):
         frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
-        impacts = typed(LossImpact, costs_of_losing(*frames, snapshot_id=snapshot_id, lose=lose).toArrow())
-    warehouse.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quoted(lose.value)}")
+        impacts = decode_rows(LossImpact, costs_of_losing(*frames, snapshot_id=snapshot_id, lose=lose).toArrow())
+    warehouse.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quote_identifier(lose.value)}")
     return impacts

@@ -7,7 +7,7 @@ racks instead.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jobs.core.arrow_rows import StoredRows, values_of
-from planner.topics.crowding import crowding, least_crowding
+from planner.topics.crowding import least_crowding, max_per_rack
 from schemas import reasons
 from schemas.enums import Action
 from schemas.rows import Change, Key, PlanRecord
@@ -55,7 +55,7 @@ def spread_warnings(lists: Lists, racks: Mapping[int, str], usable: Sequence[int
     fewer = crowded = 0
     for before, after in lists.values():
         spans = [len({racks[broker] for broker in some if broker in racks}) for some in (before, after)]
-        above = [crowding(some, racks) - least_crowding(len(some), racks, usable) for some in (before, after)]
+        above = [max_per_rack(some, racks) - least_crowding(len(some), racks, usable) for some in (before, after)]
         if spans[1] < min(spans[0], len(after)):
             fewer += 1
         elif above[1] > max(above[0], 0):

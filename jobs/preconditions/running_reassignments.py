@@ -7,7 +7,7 @@ Since 2.4 Kafka's controller stores adding and removing replicas before it begin
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from planner.reassignment.partition_rollback import steps_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of, status_towards
 from schemas import reasons
@@ -100,7 +100,7 @@ def _current_assignment(partition: CurrentPartition) -> tuple[ReplicaAssignment 
 class Reassignments:
     """All reassignments of a cluster that run or are requested, and the znodes that could not be read."""
 
-    understood: list[Reassignment]
+    understood: list[BlockedReassignment]
     not_understood: list[str]
     """Znodes that cannot be decoded, each with the reason."""
 
@@ -119,10 +119,10 @@ def classify(current: CurrentReassignments) -> Reassignments:
 class OtherReassignments:
     """The reassignments that are not part of a plan, if the plan has to copy replicas."""
 
-    in_the_way: Sequence[Reassignment] = ()
+    in_the_way: Sequence[BlockedReassignment] = ()
     """Those that copy replicas and share a topic or a broker with a pending change that copies replicas."""
-    running: Sequence[Reassignment] = ()
-    stalled: Sequence[Reassignment] = ()
+    running: Sequence[BlockedReassignment] = ()
+    stalled: Sequence[BlockedReassignment] = ()
     not_understood: Sequence[str] = ()
     """Znodes that cannot be decoded, each with the reason."""
 
@@ -151,15 +151,15 @@ def others_than(plan: Plan, pending: Sequence[Change], reassignments: Reassignme
     )
 
 
-def _classify(key: Key, partition: CurrentPartition, current: CurrentReassignments) -> Reassignment:
+def _classify(key: Key, partition: CurrentPartition, current: CurrentReassignments) -> BlockedReassignment:
     requests = current.requests or {}
     try:
         assignment = partition.assignment
     except MalformedZnodeError:  # Kafka's controller has the assignment in memory and may be moving it
         goal = tuple(requests.get(key, current.moving.get(key, ())))
-        return Reassignment(*key, goal, frozenset(goal))
+        return BlockedReassignment(*key, goal, frozenset(goal))
     deleting = key[0] in current.deleting
     request = requests.get(key)
-    return reassignment(
+    return describe_reassignment(
         key, assignment, request, partition.isr, current.live, deleting=deleting, ignored=current.ignored
     )

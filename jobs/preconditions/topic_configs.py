@@ -23,7 +23,7 @@ def config_faults(config: Mapping[str, str], *, unknown_allowed: bool) -> Iterat
 def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
     """Raise RefusedError if a plan of any origin sets a config that Kafka would not accept."""
     for operation in operations:
-        config, unchecked = set_by(operation), checked_config(operation).unknown
+        config, unchecked = configs_set_by(operation), checked_config(operation).unknown
         named = {name: value for name, value in config.items() if name not in unchecked}
         fault = next(config_faults(named, unknown_allowed=False), None)
         if fault is None and operation.kind == OperationKind.CREATE_TOPIC:
@@ -32,12 +32,12 @@ def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
             raise RefusedError(f"plan {title}, topic {operation.topic}: {fault}; nothing was written, plan again")
 
 
-def tiered(operations: Sequence[Operation]) -> bool:
+def needs_tiered_storage(operations: Sequence[Operation]) -> bool:
     """Return whether a plan sets or deletes a config that only a broker with tiered storage can validate."""
     return any(TIERED in checked_config(operation).values for operation in operations)
 
 
-def set_by(operation: Operation) -> dict[str, str]:
+def configs_set_by(operation: Operation) -> dict[str, str]:
     """Return the configs that an operation sets."""
     return {name: value for name, value in checked_config(operation).values.items() if value is not None}
 

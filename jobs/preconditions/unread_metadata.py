@@ -98,14 +98,14 @@ def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:
     return topic, int(number) if number.isdecimal() else -1, number
 
 
-def concerns_unread(plan: PlanRecord) -> bool:
+def depends_on_unread(plan: PlanRecord) -> bool:
     """Return whether a plan answers for brokers or for all partitions, and so for those that are not understood."""
     return plan.kind in _CONCERNED and not _EXPLICIT & plan.options.keys() and not plan.options.get("partitions")
 
 
 def unread_warnings(plan: PlanRecord, unread: UnreadMetadata, *, everything: bool = False) -> list[str]:
     """Warn of metadata that a plan could not read, and of the consequences for the brokers it concerns."""
-    if not unread or not concerns_unread(plan):
+    if not unread or not depends_on_unread(plan):
         return []
     meaning = _meaning(plan.kind, plan.options, unread)
     return [

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse, typed
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR
@@ -87,7 +87,9 @@ def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerResp
     epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, snapshot)}
     # a table of an older version also contains earlier responses, until the next commit writes to it
     responses = latest_responses(warehouse.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
-    failed = typed(BrokerResponseRow, responses.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))
+    failed = decode_rows(
+        BrokerResponseRow, responses.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS)
+    )
     return [row for row in failed if row.broker_epoch == epochs.get(row.broker_id)]
 
 

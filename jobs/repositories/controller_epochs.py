@@ -51,16 +51,16 @@ def _is_of_cluster(warehouse: Warehouse, cluster_id: str | None) -> bool:
     return cluster_id is None or ids <= {cluster_id}
 
 
-def set_back(epoch: int | None, latest: int) -> str | None:
+def epoch_regression_message(epoch: int | None, latest: int) -> str | None:
     """Return a message if /controller_epoch is earlier than the latest recorded epoch, else None.
 
     `epoch` is None if the znode cannot be decoded, 0 if it does not exist.
 
-    >>> set_back(57, 57), set_back(None, 57), set_back(0, 0)
+    >>> epoch_regression_message(57, 57), epoch_regression_message(None, 57), epoch_regression_message(0, 0)
     (None, None, None)
-    >>> set_back(3, 57)
+    >>> epoch_regression_message(3, 57)
     '/controller_epoch is 3, earlier than controller epoch 57, the latest recorded one: brokers refuse the controller'
-    >>> set_back(0, 57)
+    >>> epoch_regression_message(0, 57)
     '/controller_epoch does not exist, but controller epoch 57 is recorded: brokers refuse the controller'
     """
     if epoch is None or epoch >= latest:

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter, rows_where
-from jobs.adapters.delta.warehouse import R, Warehouse, typed
+from jobs.adapters.delta.warehouse import R, Warehouse, decode_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
 from jobs.core.option_places import WAREHOUSE, place_of
-from jobs.preconditions.unread_metadata import UnreadMetadata, concerns_unread, unread_among, unread_topics
+from jobs.preconditions.unread_metadata import UnreadMetadata, depends_on_unread, unread_among, unread_topics
 from schemas.columns import KEY_COLUMNS
 from schemas.enums import PartitionState
 from schemas.rows import Broker, Partition, PlanRecord, QuarantinedZnode, Row, Snapshot, Topic
@@ -165,7 +165,7 @@ def topics_before(warehouse: Warehouse, snapshot_id: int) -> dict[str, Topic]:
 
 def rows_as_of(warehouse: Warehouse, snapshot: Snapshot, row: type[R], *filters: Filter) -> list[R]:
     """Return the rows of a table at a snapshot as structs."""
-    return typed(row, table_as_of(warehouse, snapshot, row.TABLE, *filters))
+    return decode_rows(row, table_as_of(warehouse, snapshot, row.TABLE, *filters))
 
 
 def live_brokers_as_of(warehouse: Warehouse, snapshot: Snapshot, *filters: Filter) -> list[Broker]:
@@ -314,7 +314,7 @@ def unread_in(warehouse: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
 
 def unread_by(warehouse: Warehouse, plan: PlanRecord) -> UnreadMetadata:
     """Name what the snapshot of a plan could not read, if the plan answers for it and the snapshot still exists."""
-    if not concerns_unread(plan):
+    if not depends_on_unread(plan):
         return UnreadMetadata()
     try:
         return unread_in(warehouse, find_snapshot(warehouse, plan.snapshot_id))

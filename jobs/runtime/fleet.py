@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jobs.core.errors import WORST_FIRST, ExitCode, SurveyorError
-from jobs.core.logs import on_cluster_of_fleet
+from jobs.core.logs import fleet_cluster_scope
 from jobs.core.option_places import option_places_of_cluster
 from jobs.core.units import Part
 from jobs.runtime.cli_enums import Output
@@ -145,7 +145,7 @@ def _outcome_of(settings: Settings, work: Work) -> ClusterOutcome:
     def outcome(code: ExitCode, fields: Result, steps: Sequence[Suggestion] = ()) -> ClusterOutcome:
         return ClusterOutcome(settings, code, fields, round(time.monotonic() - began, 3), steps)
 
-    with on_cluster_of_fleet(settings.cluster), option_places_of_cluster(settings.places), separate_warnings():
+    with fleet_cluster_scope(settings.cluster), option_places_of_cluster(settings.places), separate_warnings():
         try:
             settings.refuse_invalid_section()
             with full_commands_in_errors(settings):

@@ -19,7 +19,7 @@ from jobs.adapters.spark.submit_environment import adapt_to_spark_submit
 from jobs.core import logs
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
-from jobs.core.masking import without_passwords
+from jobs.core.masking import strip_passwords
 from jobs.core.option_places import conf_section, option_places
 from jobs.core.signals import end_unless_own_interrupt, exit_code, json_output, stop_handling
 from jobs.core.units import slow_rate_warning
@@ -331,7 +331,7 @@ def _drop_stdout() -> None:
 
 def unexpected_error_message(error: Exception) -> str:
     """Return a one-line message for an unexpected error, with known causes in the disk or a remote Spark."""
-    first = without_passwords((str(error).splitlines() or [""])[0])[:300]
+    first = strip_passwords((str(error).splitlines() or [""])[0])[:300]
     otherwise = f"unexpected {type(error).__name__}: {first}; run it again with {DEBUG}=1 to see where"
     return disk_error_message(error) or remote_error_message(error) or otherwise
 

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import Final
 
 from jobs.core import status_line
-from jobs.core.logs import cluster_of_fleet
+from jobs.core.logs import current_fleet_cluster
 from jobs.core.units import Part
 from jobs.runtime.console import LINE_COLUMNS, log
 
@@ -37,7 +37,7 @@ def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
 
     Steps of one cluster of a fleet are not shown; the progress of the fleet is.
     """
-    if cluster_of_fleet() is not None:
+    if current_fleet_cluster() is not None:
         yield
         return
     started = time.monotonic()

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
-from jobs.core.masking import masked
+from jobs.core.masking import mask
 from jobs.repositories.snapshots import PARTITION, newest_rows, table_as_of
 from schemas.rows import Row, Snapshot
 
@@ -86,7 +86,7 @@ def _topics(pairs: Sequence[Pair]) -> Iterator[Difference]:
         yield from _changed("topic changed", topic, old, new, TOPIC[:-1])
         old_config, new_config = old["config"] or {}, new["config"] or {}
         for config in _changed("topic config", topic, old_config, new_config, sorted({*old_config, *new_config})):
-            before, after = (masked(value, config.column) for value in (config.before, config.after))
+            before, after = (mask(value, config.column) for value in (config.before, config.after))
             yield config._replace(before=before, after=after)
 
 

@@ -26,12 +26,12 @@ from planner.columns.numpy_rules import (
     PartitionMasks,
     has_broker,
     imbalance,
-    is_in,
     min_isr_of,
     partition_masks,
     repair_masks,
+    slot_mask,
 )
-from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from schemas import reasons
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decode_failures import KafkaImpact
@@ -72,7 +72,7 @@ class Health:
     under_replicated: int
     under_min_isr: int
     moving: int
-    stalled: list[Reassignment]
+    stalled: list[BlockedReassignment]
     """Running or requested reassignments that cannot proceed: a target broker is down, or nothing is left to do."""
     not_understood: int
     leader_outside_isr: int
@@ -122,9 +122,9 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     reassigned = _reassignments(view, live)
     epochs = view.partitions["controller_epoch"]
     has_last_epoch: Bools = np.asarray(pc.fill_null(pc.greater_equal(epochs, LAST_EPOCH), fill_value=False))
-    void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_void}
+    void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_empty}
     moving = being_reassigned_or_requested(view.partitions, view.requested.keys() - void)
-    cannot_get_state = ~rows.has_state & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
+    cannot_get_state = ~rows.has_state & (rows.deleting | ~slot_mask(rows.replicas, live).any(axis=1))
     cannot_get_state &= StoredRows(view.partitions).is_being_reassigned()
     unhealthy = unhealthy_masks(rows, marks)
     named_kinds = {name: unhealthy[name] for name in ("leader_outside_isr", "not_understood")}
@@ -137,7 +137,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         not_understood_brokers=not_understood,
         gone=_unregistered_brokers(rows, live),
         able_brokers=len(understood.difference(drained)),
-        led_by_drained=_count(rows.judged & is_in(rows.leader, understood.intersection(drained))),
+        led_by_drained=_count(rows.judged & slot_mask(rows.leader, understood.intersection(drained))),
         most_replicas=int(has_broker(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
         topics=len(view.configs),
         deleting_topics=len(view.deleting),
@@ -176,7 +176,7 @@ def unhealthy_masks(rows: PartitionArrays, marks: PartitionMasks) -> dict[str, B
     }
 
 
-def without_in_sync(view: ClusterView) -> Bools:
+def unclean_only_mask(view: ClusterView) -> Bools:
     """Mark the `stuck` partitions: offline, without an electable in-sync replica."""
     return repair_masks(arrays_of(view, DEFAULT_MIN_ISR), *_brokers_of(view)).leaderless
 
@@ -246,7 +246,7 @@ def _states(marks: PartitionMasks) -> list[str]:
 
 
 def _offline(replicas: Ints, live: list[int]) -> pa.Array:
-    absent: Bools = has_broker(replicas) & ~is_in(replicas, live)
+    absent: Bools = has_broker(replicas) & ~slot_mask(replicas, live)
     offsets = np.concatenate([[0], np.cumsum(absent.sum(axis=1))])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(replicas[absent], pa.int32()))
 
@@ -258,14 +258,14 @@ def _true_or_null(column: pa.ChunkedArray) -> Bools:
 def _unregistered_brokers(rows: PartitionArrays, live: Collection[int]) -> dict[int, int]:
     """Count the partitions that refer to each unregistered broker."""
     brokers = np.hstack([rows.replicas, rows.isr, rows.leader[:, None]])
-    absent = np.where(has_broker(brokers) & ~is_in(brokers, live), brokers, NO_LEADER)
+    absent = np.where(has_broker(brokers) & ~slot_mask(brokers, live), brokers, NO_LEADER)
     return {broker: _count((absent == broker).any(axis=1)) for broker in _distinct(absent)}
 
 
 def _absent_from_deletion(rows: PartitionArrays, live: Collection[int]) -> list[int]:
     """Return the unregistered brokers whose replicas of topics queued for deletion cannot be deleted now."""
     replicas = rows.replicas[rows.deleting]
-    return _distinct(np.where(has_broker(replicas) & ~is_in(replicas, live), replicas, NO_LEADER))
+    return _distinct(np.where(has_broker(replicas) & ~slot_mask(replicas, live), replicas, NO_LEADER))
 
 
 def _distinct(brokers: Ints) -> list[int]:
@@ -273,7 +273,7 @@ def _distinct(brokers: Ints) -> list[int]:
     return ids
 
 
-def _stalled_row(stalled: Reassignment) -> Row:
+def _stalled_row(stalled: BlockedReassignment) -> Row:
     row: Row = {"topic": stalled.topic, "partition": stalled.partition, "target": list(stalled.goal)}
     if stalled.obstacle is not None:
         reason = stalled.obstacle
@@ -281,7 +281,7 @@ def _stalled_row(stalled: Reassignment) -> Row:
     return row
 
 
-def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignment]:
+def _reassignments(view: ClusterView, live: Collection[int]) -> list[BlockedReassignment]:
     """Return running and requested reassignments, except of partitions that cannot be decoded."""
     concerned = view.partitions.filter(being_reassigned_or_requested(view.partitions, view.requested.keys()))
     keys = values_of(concerned, "topic", "partition")
@@ -294,7 +294,7 @@ def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignmen
             continue
         now = ReplicaAssignment(*(brokers or [] for brokers in assignment)) if assignment else None
         found.append(
-            reassignment(
+            describe_reassignment(
                 key, now, view.requested.get(key), isr or [], live, deleting=key[0] in view.deleting, ignored=ignored
             ),
         )

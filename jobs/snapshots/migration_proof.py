@@ -55,7 +55,7 @@ class MigrationProof:
     """Topics that were queued for deletion before and are gone."""
 
     @property
-    def holds(self) -> bool:
+    def is_proved(self) -> bool:
         """Whether everything is still there, and everything is known."""
         return not (self.differences or self.unknown)
 

@@ -23,7 +23,7 @@ from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.runtime.console import LogLine
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
-from jobs.snapshots.staging import Tally, stage_topics
+from jobs.snapshots.staging import StagedRowCount, stage_topics
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.security_digests import SecurityReading
 from schemas.text import join_ids, pluralise
@@ -58,12 +58,12 @@ class StagedMetadata:
         return self.staged.where(F.col("kind") == kind)
 
 
-def permit(metadata: ClusterMetadata) -> None:
+def allow_any_cluster(metadata: ClusterMetadata) -> None:
     """Permit a snapshot of every cluster."""
 
 
 def read_driver_metadata(
-    settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None] = permit
+    settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None] = allow_any_cluster
 ) -> DriverMetadata:
     """Read brokers, controller, requests and dynamic broker configs, and start the config requests to the brokers.
 
@@ -121,7 +121,7 @@ def _quarantine(staged: DataFrame) -> list[QuarantinedZnode]:
     return [QuarantinedZnode(**row.asDict()) for row in rows.collect()]
 
 
-def _counts(phases: Phases, tallies: Sequence[Tally]) -> dict[str, int]:
+def _counts(phases: Phases, tallies: Sequence[StagedRowCount]) -> dict[str, int]:
     """Return the number of rows by kind; split the time of the phase `read` into `read` and `decode`."""
     kinds = {tally.kind: tally for tally in tallies}
     if task := kinds.get("task"):

@@ -39,7 +39,7 @@ from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY, figures_of, health_at
-from jobs.snapshots.reader import DriverMetadata, StagedMetadata, permit, read_driver_metadata, stage
+from jobs.snapshots.reader import DriverMetadata, StagedMetadata, allow_any_cluster, read_driver_metadata, stage
 from jobs.snapshots.writer import SnapshotCounts, SnapshotWriter
 from schemas.enums import NO_CONTROLLER
 from schemas.rows import Snapshot
@@ -68,7 +68,7 @@ class TakenSnapshot:
 
 
 def take_snapshot(
-    settings: Settings, log: LogLine, refuse: Callable[[ClusterMetadata], None] = permit
+    settings: Settings, log: LogLine, refuse: Callable[[ClusterMetadata], None] = allow_any_cluster
 ) -> TakenSnapshot:
     """Take one snapshot of the cluster; `log` gets what the user should know of it.
 
@@ -79,7 +79,10 @@ def take_snapshot(
 
 
 def take_snapshot_of(
-    settings: Settings, source: ClusterSource, log: LogLine, refuse: Callable[[ClusterMetadata], None] = permit
+    settings: Settings,
+    source: ClusterSource,
+    log: LogLine,
+    refuse: Callable[[ClusterMetadata], None] = allow_any_cluster,
 ) -> TakenSnapshot:
     """Take one snapshot, reading by a source that the caller has opened."""
     began = _StartTime()

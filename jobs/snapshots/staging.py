@@ -50,7 +50,7 @@ TORN: Final = "torn"
 """Kind of the rows that name topics to be read again."""
 
 
-class Tally(NamedTuple):
+class StagedRowCount(NamedTuple):
     """The rows of one kind of READ."""
 
     kind: str
@@ -62,13 +62,17 @@ class Tally(NamedTuple):
 
 
 @singledispatch
-def stage_topics(source: ClusterSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[Tally]]:
+def stage_topics(
+    source: ClusterSource, tables: SparkWarehouse, *, tiny: bool
+) -> tuple[DataFrame, list[StagedRowCount]]:
     """Read topics and partitions once; return rows of READ, and the tally by kind of row."""
     raise NotImplementedError(f"no way to stage topics from {source}")
 
 
 @stage_topics.register
-def _stage_zookeeper(source: ZooKeeperSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[Tally]]:
+def _stage_zookeeper(
+    source: ZooKeeperSource, tables: SparkWarehouse, *, tiny: bool
+) -> tuple[DataFrame, list[StagedRowCount]]:
     if tiny:
         return _staged(read_in_process(source.session), tables)
     tasks = TASKS_PER_CORE * default_parallelism(tables.spark)
@@ -76,7 +80,7 @@ def _stage_zookeeper(source: ZooKeeperSource, tables: SparkWarehouse, *, tiny: b
 
 
 @stage_topics.register
-def _stage_kraft(source: KRaftSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[Tally]]:
+def _stage_kraft(source: KRaftSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[StagedRowCount]]:
     if tiny:
         return _staged(read_table(source.read_rows()), tables)
     sent = source.with_absolute_config()
@@ -99,11 +103,11 @@ def _stage_kraft(source: KRaftSource, tables: SparkWarehouse, *, tiny: bool) -> 
     return _with_again(staged, again, shares.quarantine, tables)
 
 
-def _staged(rows: pa.Table, tables: SparkWarehouse) -> tuple[DataFrame, list[Tally]]:
+def _staged(rows: pa.Table, tables: SparkWarehouse) -> tuple[DataFrame, list[StagedRowCount]]:
     """Tally on the driver; the rows become part of the Spark query and need no separate job."""
     spent = [("read_seconds", "sum"), ("decode_seconds", "sum")]
     tallies = rows.group_by("kind").aggregate([("kind", "count"), *spent])
-    return tables.arrow(rows, READ), [Tally(*values) for values in values_of(tallies, *tallies.column_names)]
+    return tables.arrow(rows, READ), [StagedRowCount(*values) for values in values_of(tallies, *tallies.column_names)]
 
 
 def read_table(read: Rows) -> pa.Table:
@@ -128,7 +132,7 @@ def _of_kind(kind: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _with_again(
     staged: DataFrame, again: Rows | None, quarantine: Sequence[QuarantinedZnode], tables: SparkWarehouse
-) -> tuple[DataFrame, list[Tally]]:
+) -> tuple[DataFrame, list[StagedRowCount]]:
     """Replace the rows of topics that were read again, and add to the quarantine."""
     none = pa.table({})
     rows = again or Rows(topics=none, partitions=none, quarantine=[], read_seconds=0.0, decode_seconds=0.0)
@@ -147,7 +151,7 @@ def _on_one_line(read: Callable[[], Rows]) -> Rows:
         raise UnreadableError("; ".join(line.strip() for line in str(error).splitlines())) from None
 
 
-def _checkpointed(read: DataFrame) -> tuple[DataFrame, list[Tally]]:
+def _checkpointed(read: DataFrame) -> tuple[DataFrame, list[StagedRowCount]]:
     """Read once, keep the rows, and count them by kind."""
     try:
         staged = read.localCheckpoint()
@@ -158,4 +162,6 @@ def _checkpointed(read: DataFrame) -> tuple[DataFrame, list[Tally]]:
         kind = _KINDS[match[1]]
         raise kind(match[2], advice="" if kind is UnreadableError else _SHIPPING) from None
     spent = F.sum("read_seconds").alias("read"), F.sum("decode_seconds").alias("decoded")
-    return staged, [Tally(*row) for row in staged.groupBy("kind").agg(F.count("*").alias("rows"), *spent).collect()]
+    return staged, [
+        StagedRowCount(*row) for row in staged.groupBy("kind").agg(F.count("*").alias("rows"), *spent).collect()
+    ]

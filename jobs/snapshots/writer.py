@@ -39,12 +39,12 @@ from planner.history.events import (
 from planner.history.snapshot_diff import (
     changed_cells,
     difference,
-    differing,
+    filter_cells,
     has_changed,
-    in_cells,
+    join_versions,
     keep_last_understood,
     resized_topics,
-    stamped,
+    with_snapshot_id,
 )
 from planner.leadership.imbalance import imbalance
 from schemas.enums import RequestKind
@@ -190,8 +190,8 @@ class SnapshotWriter:
         if not count:
             return None
         few = F.broadcast(cells) if count <= MAX_BROADCAST_ROWS else cells
-        old, new = (rows.transform(in_cells, few) for rows in (before, now.partitions))
-        pairs = differing(old, now.derived(new)).localCheckpoint()
+        old, new = (rows.transform(filter_cells, few) for rows in (before, now.partitions))
+        pairs = join_versions(old, now.derived(new)).localCheckpoint()
         counts = pairs.agg(F.count("*").alias("all"), F.count_if(has_changed()).alias("changed")).collect()[0]
         return PartitionDiff(pairs, difference(pairs, self.snapshot_id), counts["all"], counts["changed"])
 
@@ -252,7 +252,7 @@ class SnapshotWriter:
         """Write the changes to the history, then to the table `partitions` of `count` rows."""
         tables = self.tables
         if self.last is None:
-            rows = now.derived(now.partitions).transform(stamped, self.snapshot_id)
+            rows = now.derived(now.partitions).transform(with_snapshot_id, self.snapshot_id)
             version = self.versions["partitions"] = tables.replace_counted("partitions", rows, count)
             tables.copy("partitions", version, "partition_history")
             return

@@ -15,14 +15,14 @@ import pyarrow as pa
 from msgspec import Struct
 
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import Warehouse, typed
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.masking import masked_text
 from jobs.sql_views.database import Summaries, structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedLeadership
 from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
 from jobs.web.embedded_table import EmbeddedTable
-from jobs.web.render import Fact, about, alarming, fact, render
+from jobs.web.render import Fact, alarming, fact, render, snapshot_header
 from schemas.enums import NO_CONTROLLER, FailureScenario
 from schemas.rows import LossImpact
 
@@ -61,7 +61,7 @@ def cluster_page(summaries: Summaries, now: datetime) -> str:
     """Return the page as HTML."""
     return render(
         "cluster.html",
-        about=about(summaries.warehouse.cluster, summaries.snapshot, now),
+        about=snapshot_header(summaries.warehouse.cluster, summaries.snapshot, now),
         health=health_facts(summaries.typed_rows(ClusterSummary)[0]),
         brokers=_brokers(summaries),
         imbalance=_imbalance(summaries),
@@ -314,7 +314,7 @@ def _whatif(summaries: Summaries) -> dict[str, Any]:
             result["not_asked"].append({"lose": lose.value, "command": command})
             continue
         rows = summaries.warehouse.read("whatif", ("snapshot_id", "=", newest), ("lose", "=", lose.value))
-        simulated = typed(LossImpact, rows)
+        simulated = decode_rows(LossImpact, rows)
         worst = sorted(range(len(simulated)), key=lambda place: _severity(simulated[place]))[:WORST]
         when = "" if newest == number else f", on snapshot {newest}"
         caption = f"Losing {lose.value}: the worst {len(worst)} of {len(simulated)}{when}"

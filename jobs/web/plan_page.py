@@ -37,7 +37,7 @@ from jobs.sql_views.database import Summaries, structs_of
 from jobs.web.charts import Group, Shown, bars, format_number
 from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable
-from jobs.web.render import Fact, about, alarming, fact, render, shown_time
+from jobs.web.render import Fact, alarming, fact, render, shown_time, snapshot_header
 from planner.placement.plan_figures import PlanFigures, figures_in
 from schemas.enums import PlanStatus
 from schemas.plan_digest import plan_header
@@ -117,7 +117,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
     counts = count_changes(plan.changes)
     return render(
         "plan.html",
-        about=about(plan.summaries.warehouse.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
+        about=snapshot_header(plan.summaries.warehouse.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
         plan={
             "title": row.title,
             "kind": row.kind,

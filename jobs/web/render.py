@@ -47,7 +47,7 @@ def shown_time(time: datetime | None) -> str:
     return "" if time is None else time.astimezone(UTC).strftime(_TIME)
 
 
-def about(cluster: str, snapshot: Snapshot, now: datetime, *, is_deleted: bool = False) -> Row:
+def snapshot_header(cluster: str, snapshot: Snapshot, now: datetime, *, is_deleted: bool = False) -> Row:
     """Return cluster, snapshot id, time and age; time and age are empty if the snapshot was deleted."""
     known = {"cluster": cluster, "cluster_id": snapshot.cluster_id, "snapshot_id": snapshot.snapshot_id}
     if is_deleted:

@@ -80,11 +80,11 @@ def write_migration_report(
     with progress("reading the tables and rendering the page"):
         proof = prove(warehouse, before, after, is_rolled_back=is_rolled_back)
         written = replace_file(path, _migration_page(settings.cluster, before, after, proof, now))
-    result: Row = {"before": old, "after": new, "proved": proof.holds, "path": str(path), "bytes": written}
-    verdict = "proved" if proof.holds else "not proved"
+    result: Row = {"before": old, "after": new, "proved": proof.is_proved, "path": str(path), "bytes": written}
+    verdict = "proved" if proof.is_proved else "not proved"
     about = "rolled-back migration" if is_rolled_back else "migration"
     title = f"report of the {about} of {settings.cluster}, {verdict}: {path} ({format_bytes(written)})"
-    return CommandResult(result, title, exit_code=ExitCode.DONE if proof.holds else ExitCode.CHANGES)
+    return CommandResult(result, title, exit_code=ExitCode.DONE if proof.is_proved else ExitCode.CHANGES)
 
 
 def _migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: MigrationProof, now: datetime) -> str:
@@ -97,10 +97,10 @@ def _migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: Migr
         "migration.html",
         cluster=cluster,
         cluster_id=after.cluster_id,
-        proved=proof.holds,
+        proved=proof.is_proved,
         is_rolled_back=not after.is_of_kraft,
         facts_of_proof=[
-            Fact("verdict", "proved" if proof.holds else "not proved", "good" if proof.holds else "bad"),
+            Fact("verdict", "proved" if proof.is_proved else "not proved", "good" if proof.is_proved else "bad"),
             alarming("differences", len(proof.differences), "bad"),
             alarming("unknown", len(proof.unknown), "bad"),
         ],

@@ -58,7 +58,7 @@ class PartitionMasks:
 
 def partition_masks(rows: PartitionArrays, registered: Collection[int]) -> PartitionMasks:
     """Return what `planner.columns.derived_columns.derive_partitions` derives, as masks."""
-    leader_is_live = is_in(rows.leader, registered)
+    leader_is_live = slot_mask(rows.leader, registered)
     non_existent = rows.deleting & ~leader_is_live
     new = ~rows.has_state & ~non_existent
     return PartitionMasks(
@@ -66,9 +66,9 @@ def partition_masks(rows: PartitionArrays, registered: Collection[int]) -> Parti
         new=new,
         online=rows.has_state & leader_is_live,
         offline=rows.has_state & ~leader_is_live & ~non_existent,
-        under_replicated=np.asarray((has_broker(rows.replicas) & ~is_in_row(rows.replicas, rows.isr)).any(axis=1)),
+        under_replicated=np.asarray((has_broker(rows.replicas) & ~row_mask(rows.replicas, rows.isr)).any(axis=1)),
         under_min_isr=has_broker(rows.isr).sum(axis=1) < rows.min_isr,
-        leader_outside_isr=rows.has_state & leader_is_live & ~is_in_row(rows.leader[:, None], rows.isr)[:, 0],
+        leader_outside_isr=rows.has_state & leader_is_live & ~row_mask(rows.leader[:, None], rows.isr)[:, 0],
     )
 
 
@@ -78,20 +78,20 @@ def has_broker(brokers: Ints) -> Bools:
     return marks
 
 
-def is_in(brokers: Ints, broker_ids: Collection[int]) -> Bools:
+def slot_mask(brokers: Ints, broker_ids: Collection[int]) -> Bools:
     """Return a mask of the slots that hold one of some brokers.
 
-    >>> is_in(np.array([[2, -1]]), [2, 3]).tolist()
+    >>> slot_mask(np.array([[2, -1]]), [2, 3]).tolist()
     [[True, False]]
     """
     marks: Bools = np.isin(brokers, np.fromiter(broker_ids, dtype=np.int32, count=len(broker_ids)))
     return marks
 
 
-def is_in_row(brokers: Ints, others: Ints) -> Bools:
+def row_mask(brokers: Ints, others: Ints) -> Bools:
     """Return a mask of the slots whose broker is also in the other list of the row; empty slots match only padding.
 
-    >>> is_in_row(np.array([[1, 2], [3, -1]]), np.array([[2], [4]])).tolist()
+    >>> row_mask(np.array([[1, 2], [3, -1]]), np.array([[2], [4]])).tolist()
     [[False, True], [False, False]]
     """
     marks = np.zeros(brokers.shape, dtype=np.bool_)
@@ -136,11 +136,11 @@ class RepairMasks:
 
 def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Collection[int]) -> RepairMasks:
     """Mark the partitions that need a change; `able` are the registered and understood brokers, drained or not."""
-    led = is_in(rows.leader, registered)
+    led = slot_mask(rows.leader, registered)
     leaderless = rows.judged & rows.has_state & ~led
-    can_lead = is_in(rows.replicas, able)
-    elects = (can_lead & is_in_row(rows.replicas, rows.isr)).any(axis=1)
-    registered_isr = is_in(rows.isr, registered)
+    can_lead = slot_mask(rows.replicas, able)
+    elects = (can_lead & row_mask(rows.replicas, rows.isr)).any(axis=1)
+    registered_isr = slot_mask(rows.isr, registered)
     shrinks = (has_broker(rows.isr) & ~registered_isr).any(axis=1) & registered_isr.any(axis=1)
     creates = ~rows.has_state & can_lead.any(axis=1)
     return RepairMasks(
@@ -197,17 +197,17 @@ def lost_partitions(
 ) -> Impact:
     """Mark the partitions affected by losing brokers; `able` are registered and understood, and drained lead last."""
     judged = rows.judged & rows.has_state
-    in_isr = is_in(rows.replicas, able) & is_in_row(rows.replicas, rows.isr)
+    in_isr = slot_mask(rows.replicas, able) & row_mask(rows.replicas, rows.isr)
     candidates = np.where(in_isr, rows.replicas, NO_LEADER)
-    undrained = _first(np.where(is_in(candidates, drained), NO_LEADER, candidates))
+    undrained = _first(np.where(slot_mask(candidates, drained), NO_LEADER, candidates))
     elected = np.where(has_broker(undrained), undrained, _first(candidates))
-    led_by = np.where(is_in(rows.leader, live), rows.leader, elected)
-    loses_leader = judged & (led_by != NO_LEADER) & is_in(led_by, lost)
-    can_lead = has_broker(candidates) & ~is_in(candidates, lost)
-    in_sync = is_in(rows.isr, live)
-    surviving_isr = (in_sync & ~is_in(rows.isr, lost)).sum(axis=1)
+    led_by = np.where(slot_mask(rows.leader, live), rows.leader, elected)
+    loses_leader = judged & (led_by != NO_LEADER) & slot_mask(led_by, lost)
+    can_lead = has_broker(candidates) & ~slot_mask(candidates, lost)
+    in_sync = slot_mask(rows.isr, live)
+    surviving_isr = (in_sync & ~slot_mask(rows.isr, lost)).sum(axis=1)
     newly_offline = loses_leader & ~can_lead.any(axis=1)
-    has_live_replica = (is_in(rows.replicas, able) & ~is_in(rows.replicas, lost)).any(axis=1)
+    has_live_replica = (slot_mask(rows.replicas, able) & ~slot_mask(rows.replicas, lost)).any(axis=1)
     return Impact(
         newly_offline=newly_offline,
         unclean_only=newly_offline & (surviving_isr == 0) & has_live_replica,

@@ -111,7 +111,7 @@ def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
 def partition_events(pairs: DataFrame) -> DataFrame:
     """Return events of leader changes, ISR changes and lost states.
 
-    In: pairs of `planner.history.snapshot_diff.differing`.
+    In: pairs of `planner.history.snapshot_diff.join_versions`.
     """
     removed, added = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
     isr = _text("b.isr"), _text("a.isr")

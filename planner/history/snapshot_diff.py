@@ -60,7 +60,7 @@ def changed_cells(now: DataFrame, before: DataFrame) -> DataFrame:
     )
 
 
-def in_cells(partitions: DataFrame, cells: DataFrame) -> DataFrame:
+def filter_cells(partitions: DataFrame, cells: DataFrame) -> DataFrame:
     """Keep the partitions of these cells."""
     return partitions.withColumns({"cell": cell()}).join(cells, "cell", "left_semi").drop("cell")
 
@@ -84,12 +84,12 @@ def _extent(data_type: DataType, name: str) -> Column:
     return F.col(name).isNull()
 
 
-def stamped(partitions: DataFrame, snapshot_id: int) -> DataFrame:
+def with_snapshot_id(partitions: DataFrame, snapshot_id: int) -> DataFrame:
     """Return all rows as rows of this snapshot, for a first snapshot."""
     return partitions.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(with_schema, PARTITIONS)
 
 
-def differing(before: DataFrame, now: DataFrame) -> DataFrame:
+def join_versions(before: DataFrame, now: DataFrame) -> DataFrame:
     """Return pairs of the partitions that are new, changed or missing, ignoring the snapshot that wrote them.
 
     `b` and `a` are the rows before and after, null if missing.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.columns.numpy_rules import Ints, has_broker, is_in, is_in_row
+from planner.columns.numpy_rules import Ints, has_broker, row_mask, slot_mask
 from schemas.enums import NO_LEADER
 
 BrokerSet = frozenset[int]
@@ -56,11 +56,11 @@ def start_order(replicas: Ints, last_isr: Ints, registered: Collection[int]) -> 
     >>> order.starts[0].brokers, order.starts[0].partitions, order.not_in_sync
     ((0,), 2, (2,))
     """
-    last_in_sync = np.where(is_in_row(replicas, last_isr), replicas, NO_LEADER)
-    is_live = is_in(last_in_sync, registered)
+    last_in_sync = np.where(row_mask(replicas, last_isr), replicas, NO_LEADER)
+    is_live = slot_mask(last_in_sync, registered)
     patterns = _count_broker_sets(np.where(is_live, NO_LEADER, last_in_sync))
     starts = _greedy_cover(patterns)
-    is_dead = has_broker(replicas) & ~is_in(replicas, registered)
+    is_dead = has_broker(replicas) & ~slot_mask(replicas, registered)
     has_known_member = np.asarray(has_broker(last_in_sync).any(axis=1))
     in_sync = {broker for pattern in patterns for broker in pattern}
     return StartOrder(

@@ -40,7 +40,7 @@ def current_state() -> Column:
     return F.when(F.col("replicas").isNull(), PartitionState.NON_EXISTENT.value).otherwise(state)
 
 
-def legal(state: Column, action: Action) -> Column:
+def may_transition(state: Column, action: Action) -> Column:
     """Return whether a partition in `state` may take the action."""
     _, starts = TRANSITIONS[action]
     return state.isin(*(start.value for start in starts))
@@ -51,7 +51,7 @@ def with_transition(partitions: DataFrame, action: Action) -> DataFrame:
     transition = F.lit(allowed_transition(action))
     reason = sentence(reasons.ILLEGAL_TRANSITION, state=F.col("state"), allowed=transition)
     return partitions.withColumns({"state": current_state()}).withColumns(
-        {"illegal": F.when(~legal(F.col("state"), action), reason)},
+        {"illegal": F.when(~may_transition(F.col("state"), action), reason)},
     )
 
 

@@ -15,7 +15,14 @@ from typing import Final
 import numpy as np
 
 from planner.placement.model import PlacementModel, refuse_rows
-from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent, replicas_by_rack, spanned
+from planner.placement.racks import (
+    NO_RACK,
+    lowest_crowding,
+    max_independent,
+    max_per_rack,
+    racks_spanned,
+    replicas_by_rack,
+)
 from planner.placement.replica_arrays import count_replicas, is_in_row
 from planner.placement.types import NO_BROKER, Bools, Ints, PlacementGoal
 from schemas import reasons
@@ -73,7 +80,7 @@ def _remove_required(model: PlacementModel, *, fix_racks: bool) -> Ints:
     while (rows := rows[_superfluous(model, rows, need, limit)]).size:
         _take_out(model, rows, load, _dispensable(model, rows, need, limit))
     reach = np.minimum(reach, _reach(model))
-    distinct = spanned(model.racks[model.after])
+    distinct = racks_spanned(model.racks[model.after])
     reached: Ints = np.minimum(distinct + model.factor - _held(model), reach)
     return reached
 
@@ -207,8 +214,8 @@ def _replace_broker(model: PlacementModel, load: Ints, gone: int, successor: int
     trial[slots, np.arange(len(rows))] = new
     racks = model.racks[trial]
     vacancies = model.factor[rows] - (trial != NO_BROKER).sum(axis=0)
-    good = np.minimum(spanned(racks) + vacancies, _reach(model)[rows]) >= model.min_racks[rows]
-    good &= crowding(racks) <= model.limit[rows]
+    good = np.minimum(racks_spanned(racks) + vacancies, _reach(model)[rows]) >= model.min_racks[rows]
+    good &= max_per_rack(racks) <= model.limit[rows]
     unsure = good & (vacancies > 0)
     good[unsure] &= _lowest_of(model, rows[unsure], trial[:, unsure]) <= model.limit[rows[unsure]]
     model.after[slots[good], rows[good]] = new
@@ -242,7 +249,7 @@ def allowed_brokers(model: PlacementModel, rows: Ints) -> Bools:
     for replicas in (*after, *before):
         free[replicas[replicas != NO_BROKER], columns[replicas != NO_BROKER]] = False
     vacant = model.factor[rows] - (after != NO_BROKER).sum(axis=0)
-    hurried = model.min_racks[rows] - spanned(racks) >= vacant
+    hurried = model.min_racks[rows] - racks_spanned(racks) >= vacant
     held = replicas_by_rack(racks, len(model.rack_names))
     fresh, room = held == 0, held < model.limit[rows]
     fresh[-1], room[-1] = False, True  # brokers without a rack

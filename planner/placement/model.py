@@ -9,10 +9,18 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.racks import NO_RACK, crowding, given_up, spanned
-from planner.placement.removal_order import in_sync_of, in_sync_to_keep, removal_ranks
+from planner.placement.racks import NO_RACK, given_up, max_per_rack, racks_spanned
+from planner.placement.removal_order import in_sync_mask, in_sync_to_keep, removal_ranks
 from planner.placement.replica_arrays import arrivals, count_replicas
-from planner.placement.types import NO_BROKER, Bools, Brokers, Ints, Partitions, PlacementError, PlacementGoal
+from planner.placement.types import (
+    NO_BROKER,
+    Bools,
+    Ints,
+    PlacementBrokers,
+    PlacementError,
+    PlacementGoal,
+    PlacementPartitions,
+)
 from schemas import reasons
 from schemas.enums import LintCode, RejectionCode
 from schemas.text import pluralise
@@ -66,7 +74,7 @@ class PlacementModel:
         return count_replicas(self.after, self.size)
 
 
-def model_of(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> PlacementModel:
+def model_of(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: PlacementGoal) -> PlacementModel:
     order = np.lexsort((partitions.partition, partitions.topic))
     listed = partitions.replicas[order].T
     unknown = _unknown(brokers.ids, listed)
@@ -83,7 +91,7 @@ def model_of(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> P
     movable = partitions.movable[order]
     factor = (before != NO_BROKER).sum(axis=0)
     held = movable & stuck.any(axis=0)
-    in_sync = in_sync_of(partitions, order, len(before))
+    in_sync = in_sync_mask(partitions, order, len(before))
     if goal.replication_factor is not None:
         spare = ((before != NO_BROKER) & ~emptied[before]).sum(axis=0) - goal.replication_factor
         live_in_sync = (before != NO_BROKER) & in_sync & live[before]
@@ -110,8 +118,8 @@ def model_of(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> P
         removal_rank=removal_ranks(before, in_sync, live & ~emptied, target),
         keep_in_sync=in_sync_to_keep(before, in_sync),
         pinned=np.full(before.shape[1], NO_BROKER),
-        min_racks=np.minimum(spanned(rack_of[before]), factor),
-        limit=np.maximum(crowding(rack_of[before]), 1),
+        min_racks=np.minimum(racks_spanned(rack_of[before]), factor),
+        limit=np.maximum(max_per_rack(rack_of[before]), 1),
     )
     _refuse_too_few_brokers(model)
     return model

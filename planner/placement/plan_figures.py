@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from planner.placement.types import NO_BROKER, Bools, Brokers, Ints, Partitions, Placement
+from planner.placement.types import NO_BROKER, Bools, Ints, Placement, PlacementBrokers, PlacementPartitions
 from planner.placement.waves import Waves
 from schemas.rows import PlanRecord
 
@@ -120,8 +120,8 @@ def wave_figures(planned: Waves, fewest: int) -> Figures:
         "count": planned.count,
         "fewest": fewest,
         "moves": planned.moves,
-        "most_in": planned.most_in,
-        "most_out": planned.most_out,
+        "most_in": planned.max_incoming,
+        "most_out": planned.max_outgoing,
     }
 
 
@@ -253,7 +253,7 @@ def _stored(options: Mapping[str, Any], name: str, shape: type[S]) -> S | None:
     return None
 
 
-def byte_figures(brokers: Brokers, partitions: Partitions, placement: Placement) -> dict[str, Any]:
+def byte_figures(brokers: PlacementBrokers, partitions: PlacementPartitions, placement: Placement) -> dict[str, Any]:
     """Return the bytes copied, and the bytes of each broker before and after; empty without weights.
 
     `bytes_per_broker` is the least and the most among the brokers that may hold replicas, before and after.

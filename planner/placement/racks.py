@@ -34,10 +34,10 @@ def given_up(racks: Ints, emptied: Bools, stays: Bools, count: int) -> Bools:
     return marks
 
 
-def spanned(racks: Ints) -> Ints:
+def racks_spanned(racks: Ints) -> Ints:
     """Return the number of racks each row spans.
 
-    >>> spanned(np.array([[0, 0], [1, 0], [1, NO_RACK]]))
+    >>> racks_spanned(np.array([[0, 0], [1, 0], [1, NO_RACK]]))
     array([2, 1])
     """
     total = np.zeros(racks.shape[1], dtype=np.int64)
@@ -46,10 +46,10 @@ def spanned(racks: Ints) -> Ints:
     return total
 
 
-def crowding(racks: Ints) -> Ints:
+def max_per_rack(racks: Ints) -> Ints:
     """Return the largest number of a row's replicas in one rack; 0 if none has a rack.
 
-    >>> crowding(np.array([[0, 0, NO_RACK], [1, 0, NO_RACK], [1, NO_RACK, NO_RACK], [0, 0, NO_RACK]]))
+    >>> max_per_rack(np.array([[0, 0, NO_RACK], [1, 0, NO_RACK], [1, NO_RACK, NO_RACK], [0, 0, NO_RACK]]))
     array([2, 3, 0])
     """
     if not len(racks):
@@ -75,7 +75,7 @@ def max_independent(racks: Ints, held: Bools, factor: Ints, need: Ints, limit: I
 
 
 def lowest_crowding(held: Ints, room: Ints, elsewhere: Ints, more: Ints) -> Ints:
-    """Return the lowest possible `crowding`, at least 1, once each row has `more` replicas (filled like water levels).
+    """Return the lowest possible `max_per_rack`, at least 1, once each row has `more` replicas, as water fills levels.
 
     `held` and `room`, (rack, row): replicas, and brokers that could take one. `elsewhere`: such brokers without a rack.
 
@@ -102,7 +102,7 @@ def _place_in_rack(racks: Ints) -> npt.NDArray[np.int8]:
     return place
 
 
-def only_in_rack(racks: Ints) -> Bools:
+def exclusive_rack(racks: Ints) -> Bools:
     """Return (slot, row): whether no other replica of the row is in this slot's rack."""
     others = [[other for other in range(len(racks)) if other != slot] for slot in range(len(racks))]
     return np.array([_in_other_racks(racks, slot, rest) for slot, rest in enumerate(others)])

@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 
 from planner.placement.replica_arrays import is_in_row
-from planner.placement.types import NO_BROKER, Bools, Ints, Partitions
+from planner.placement.types import NO_BROKER, Bools, Ints, PlacementPartitions
 
 IN_SYNC: Final = 0
 LAGGING: Final = 1
 DRAINED: Final = 2
 
 
-def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
+def in_sync_mask(partitions: PlacementPartitions, order: Ints, width: int) -> Bools:
     """Return the replicas in sync by (slot, row), rows as in `order`; all of them if the ISR is unknown."""
     in_sync = np.ones((width, len(order)), dtype=bool)
     if partitions.in_sync is not None:
@@ -58,7 +58,7 @@ def in_sync_to_keep(before: Ints, in_sync: Bools) -> Ints:
     return np.where(in_sync & short, before, NO_BROKER)
 
 
-def is_kept(after: Ints, stay: Ints) -> Bools:
+def kept_mask(after: Ints, stay: Ints) -> Bools:
     """Return (slot, row): replicas of `after` that are among those that stay."""
     if not (stay != NO_BROKER).any():
         return np.zeros(after.shape, dtype=bool)

@@ -44,10 +44,10 @@ def count_bytes(replicas: Ints, weights: Ints, size: int) -> Ints:
     return total[:-1]
 
 
-def padded(offsets: Ints, values: Ints) -> Ints:
+def pad_rows(offsets: Ints, values: Ints) -> Ints:
     """Convert Arrow lists (row n from offsets[n] to offsets[n + 1]) to one row each, padded with NO_BROKER.
 
-    >>> padded(np.array([0, 2, 3]), np.array([5, 6, 7]))
+    >>> pad_rows(np.array([0, 2, 3]), np.array([5, 6, 7]))
     array([[ 5,  6],
            [ 7, -1]])
     """

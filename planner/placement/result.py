@@ -12,9 +12,18 @@ import numpy as np
 
 from planner.placement.balancing.augmenting_paths import fill_lowest
 from planner.placement.model import PlacementModel, copies
-from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
+from planner.placement.racks import NO_RACK, lowest_crowding, max_per_rack, racks_spanned
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
-from planner.placement.types import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, PlacementGoal
+from planner.placement.types import (
+    NO_BROKER,
+    Bools,
+    Ints,
+    LoadSummary,
+    Moves,
+    Placement,
+    PlacementGoal,
+    PlacementPartitions,
+)
 from schemas import reasons
 from schemas.text import pluralise
 
@@ -32,7 +41,9 @@ class SearchResult:
     uneven: str = ""
 
 
-def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementGoal, search: SearchResult) -> Placement:
+def placement_of(
+    model: PlacementModel, partitions: PlacementPartitions, goal: PlacementGoal, search: SearchResult
+) -> Placement:
     weights = None if partitions.weights is None else partitions.weights[model.order]
     moves = _moves(model)
     brokers = _load_summary(tuple(map(str, model.ids.tolist())), model, np.arange(model.size), weights)
@@ -46,7 +57,7 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
     ids = np.append(model.ids, NO_BROKER)
     lists = np.empty((len(model.order), len(model.after)), dtype=np.int64)
     lists[model.order] = ids[model.after].T
-    racks_before, racks_after = (spanned(model.racks[some]) for some in (model.before, model.after))
+    racks_before, racks_after = (racks_spanned(model.racks[some]) for some in (model.before, model.after))
     # of the lists as they end up: `model.factor` is the requested factor, and given lists are not requested
     factor_before, factor_after = ((some != NO_BROKER).sum(axis=0) for some in (model.before, model.after))
     return Placement(
@@ -64,8 +75,8 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
         racks=racks,
         given_up=tuple(name for name, gone in zip(model.rack_names, model.given_up.tolist(), strict=True) if gone),
         most_in_one_rack=(
-            _by_input(model, crowding(model.racks[model.before])),
-            _by_input(model, crowding(model.racks[model.after])),
+            _by_input(model, max_per_rack(model.racks[model.before])),
+            _by_input(model, max_per_rack(model.racks[model.after])),
         ),
         least_in_one_rack=(
             _by_input(model, _least_in_one(model, factor_before)),
@@ -86,7 +97,7 @@ def _by_input(model: PlacementModel, measure: Ints) -> Ints:
 
 
 def _least_in_one(model: PlacementModel, factor: Ints) -> Ints:
-    """Return the lowest `crowding` that `factor` replicas of each row allow on the brokers that may hold any."""
+    """Return the lowest `max_per_rack` that `factor` replicas of each row allow on the brokers that may hold any."""
     factors = np.arange(len(model.after) + 1)
     racks = model.racks[:-1][model.target]
     sizes = np.bincount(racks[racks != NO_RACK], minlength=len(model.rack_names))
@@ -96,7 +107,7 @@ def _least_in_one(model: PlacementModel, factor: Ints) -> Ints:
 
 
 def _even_in_one(model: PlacementModel, factor: Ints) -> Ints:
-    """Return the lowest `crowding` of each row if each rack with such brokers had enough of them."""
+    """Return the lowest `max_per_rack` of each row if each rack with such brokers had enough of them."""
     racks = model.racks[:-1][model.target]
     even: Ints = -(-factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
     return even
@@ -124,7 +135,7 @@ def _nth(replicas: Ints, marked: Bools, rows: Ints, nth: Ints) -> Ints:
 
 
 def _load_summary(names: tuple[str, ...], model: PlacementModel, group: Ints, weights: Ints | None) -> LoadSummary:
-    def grouped(count: Ints) -> Ints:
+    def group_moves(count: Ints) -> Ints:
         total = np.zeros(len(names), dtype=np.int64)
         np.add.at(total, group, count)
         return total
@@ -135,9 +146,9 @@ def _load_summary(names: tuple[str, ...], model: PlacementModel, group: Ints, we
     sizes = None if weights is None else [count_bytes(lists, weights, model.size) for lists in (before, after)]
     return LoadSummary(
         names=names,
-        replicas=(grouped(holds[0]), grouped(holds[1])),
-        leaders=(grouped(leads[0]), grouped(leads[1])),
-        bytes=None if sizes is None else (grouped(sizes[0]), grouped(sizes[1])),
+        replicas=(group_moves(holds[0]), group_moves(holds[1])),
+        leaders=(group_moves(leads[0]), group_moves(leads[1])),
+        bytes=None if sizes is None else (group_moves(sizes[0]), group_moves(sizes[1])),
     )
 
 
@@ -151,13 +162,13 @@ def _lower_bound(model: PlacementModel, goal: PlacementGoal, forced: int, *, wei
         fewest = max(fewest, fewest_in_any_order(before, after))
     if forced >= fewest:
         return forced, must
-    short, share = shortage(model)
+    short, share = missing_replicas(model)
     if fewest == short:
         return fewest, reasons.SHARE_LACKING.render(share=share, count=short)
     return fewest, reasons.AS_EVEN.render(least=after.min(), most=after.max(), brokers=len(after))
 
 
-def shortage(model: PlacementModel) -> tuple[int, str]:
+def missing_replicas(model: PlacementModel) -> tuple[int, str]:
     """Return how many copies the brokers that may get any lack of an even share, and a text that describes the share.
 
     If replicas do not divide evenly, the remainder is assigned to the fullest brokers, so no plan needs fewer copies.
@@ -188,7 +199,7 @@ def _reasons(
     firsts = np.searchsorted(moves.row, changed)
     lasts = np.searchsorted(moves.row, changed, side="right")
     racks = [model.racks[lists[:, changed]] for lists in (model.before, model.after)]
-    spans, most = ([measure(some).tolist() for some in racks] for measure in (spanned, crowding))
+    spans, most = ([measure(some).tolist() for some in racks] for measure in (racks_spanned, max_per_rack))
     factors = [(lists[:, changed] != NO_BROKER).sum(axis=0).tolist() for lists in (model.before, model.after)]
     leaders = [lists[0, changed].tolist() for lists in (model.before, model.after)]
     holds, preferred = _count_texts(tally, tally.replicas), _count_texts(tally, tally.leaders)

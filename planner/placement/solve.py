@@ -30,17 +30,17 @@ from planner.placement.balancing.shortest_paths import reachable
 from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.forced_moves import apply
 from planner.placement.model import PlacementModel, broker_indexes, copies, copies_by_row, model_of
-from planner.placement.removal_order import is_kept
-from planner.placement.result import SearchResult, placement_of, shortage
+from planner.placement.removal_order import kept_mask
+from planner.placement.result import SearchResult, missing_replicas, placement_of
 from planner.placement.types import (
     NO_BROKER,
     Bools,
-    Brokers,
     Ints,
-    Partitions,
     Placement,
+    PlacementBrokers,
     PlacementError,
     PlacementGoal,
+    PlacementPartitions,
 )
 from schemas import reasons
 from schemas.text import join_ids, pluralise
@@ -49,7 +49,7 @@ _MAX_BROKERS_NAMED: Final = 5
 """Broker ids in one message."""
 
 
-def place(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> Placement:
+def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: PlacementGoal) -> Placement:
     """Find the placement for a goal; the same input gives the same result."""
     model = model_of(brokers, partitions, goal)
     redirected = apply(model, goal)
@@ -85,7 +85,7 @@ def _balance(model: PlacementModel, rows: Ints, *, voluntary: bool, budget: int)
 def _budget(model: PlacementModel, goal: PlacementGoal) -> int:
     """Return the copies that balancing may use: the rest of `max_moves`, and for `onto` what these brokers lack."""
     remaining = UNLIMITED if goal.max_moves is None else goal.max_moves - copies(model)
-    return min(remaining, shortage(model)[0]) if goal.onto else remaining
+    return min(remaining, missing_replicas(model)[0]) if goal.onto else remaining
 
 
 def _undo_beyond(model: PlacementModel, max_moves: int | None) -> int:
@@ -106,7 +106,7 @@ def _undo_beyond(model: PlacementModel, max_moves: int | None) -> int:
     return int(needed[undone].sum())
 
 
-def evaluate_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> Placement:
+def evaluate_given(brokers: PlacementBrokers, partitions: PlacementPartitions, replicas: Ints) -> Placement:
     """Compute the result of given lists, (row, slot) of broker ids; raise PlacementError for an unknown broker."""
     goal = PlacementGoal(leaders=False, given=True)
     model = model_of(brokers, partitions, goal)
@@ -189,7 +189,7 @@ def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str
     fixed = ~model.movable
     everywhere = ~fixed & (on_targets.sum(axis=0) == int(open_to.sum()))
     rest = ~fixed & ~everywhere
-    kept = (on_sources & is_kept(model.after, model.keep_in_sync)).sum(axis=0)
+    kept = (on_sources & kept_mask(model.after, model.keep_in_sync)).sum(axis=0)
     crowded = (model.limit < model.factor - model.min_racks + 1) & (model.min_racks > 0)
     lost = reasons.LOSES_OR_CROWDS_RACK if (crowded & rest & (replicas > 0)).any() else reasons.LOSES_RACK
     counts = {

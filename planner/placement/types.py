@@ -50,7 +50,7 @@ class PlacementError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Brokers:
+class PlacementBrokers:
     """One entry per broker, in any order.
 
     `live`: registered and understood. `target`: may be given replicas, which implies live. `emptied`: gives up every
@@ -65,7 +65,7 @@ class Brokers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Partitions:
+class PlacementPartitions:
     """One row per partition of the whole cluster, since all count for balance; only the `movable` ones may change."""
 
     topic: Ints

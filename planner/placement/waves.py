@@ -13,14 +13,14 @@ from typing import Self
 
 import numpy as np
 
-from planner.placement.racks import NO_RACK, crowding, spanned
-from planner.placement.removal_order import in_sync_of
+from planner.placement.racks import NO_RACK, max_per_rack, racks_spanned
+from planner.placement.removal_order import in_sync_mask
 from planner.placement.replica_arrays import arrivals, is_in_row
-from planner.placement.types import NO_BROKER, Bools, Ints, Partitions, Placement, PlacementError
+from planner.placement.types import NO_BROKER, Bools, Ints, Placement, PlacementError, PlacementPartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Steps:
+class MoveSequence:
     """One entry per step, the `nth` of its `row`, by row and then in order; lists before and after are (slot, step)."""
 
     row: Ints
@@ -70,12 +70,12 @@ class Waves:
         return moves
 
     @property
-    def most_in(self) -> list[int]:
+    def max_incoming(self) -> list[int]:
         """In each wave, the most replicas that one broker gets."""
         return self._most(self.after, arrivals(self.before, self.after))
 
     @property
-    def most_out(self) -> list[int]:
+    def max_outgoing(self) -> list[int]:
         """In each wave, the most replicas that one broker gives to others; dropped replicas do not count."""
         return self._most(self.before, _given_up(self.before, self.after))
 
@@ -100,7 +100,7 @@ class Waves:
 
 
 def cut_into_waves(
-    partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits
+    partitions: PlacementPartitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits
 ) -> Waves:
     """Cut a placement into waves; changes of only the order come in the last wave, when all replicas are in sync."""
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
@@ -158,9 +158,9 @@ def _racks(ids: Ints, rack_of: dict[int, str | None]) -> Ints:
     return np.array([*(NO_RACK if rack is None else number[rack] for rack in racks), NO_RACK], dtype=np.int64)
 
 
-def _lagging(partitions: Partitions, rows: Ints, before: Ints) -> Ints:
+def _lagging(partitions: PlacementPartitions, rows: Ints, before: Ints) -> Ints:
     """Return (slot, row): replicas of `before` that are not in sync."""
-    in_sync = in_sync_of(partitions, rows, len(before))
+    in_sync = in_sync_mask(partitions, rows, len(before))
     return np.where(in_sync, NO_BROKER, before)
 
 
@@ -170,7 +170,7 @@ def _given_up(before: Ints, after: Ints) -> Bools:
     return given
 
 
-def _wave_numbers(steps: Steps, size: int, caps: WaveLimits) -> Ints:
+def _wave_numbers(steps: MoveSequence, size: int, caps: WaveLimits) -> Ints:
     """Return the wave of each step."""
     wave = steps.nth
     comes, goes = arrivals(steps.before, steps.after), _given_up(steps.before, steps.after)
@@ -210,13 +210,13 @@ def first_fit(nth: Ints, step: Ints, end: Ints, cap: int) -> Ints:
     return np.array(waves, dtype=np.int64)
 
 
-def single_steps(before: Ints, after: Ints) -> Steps:
+def single_steps(before: Ints, after: Ints) -> MoveSequence:
     """Return one step per row."""
     rows = np.arange(before.shape[1])
-    return Steps(row=rows, nth=np.zeros_like(rows), before=before, after=after)
+    return MoveSequence(row=rows, nth=np.zeros_like(rows), before=before, after=after)
 
 
-def one_replica_steps(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Steps:
+def one_replica_steps(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> MoveSequence:
     """Return as many steps per row as it has new replicas, at least one.
 
     A new replica replaces a leaving one so that no rack gets more replicas than at either end and as many racks as
@@ -233,7 +233,7 @@ def one_replica_steps(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> 
     order = np.lexsort((nth, row))
     lists = (np.concatenate([link[n] for link in links], axis=1)[:, order] for n in (2, 3))
     old, new = lists
-    return Steps(row=row[order], nth=nth[order], before=old, after=new)
+    return MoveSequence(row=row[order], nth=nth[order], before=old, after=new)
 
 
 def _step_batches(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
@@ -252,14 +252,14 @@ def _exchange_one(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Int
     leaves, comes, late = arrivals(after, current), arrivals(current, after), is_in_row(current, lagging)
     best, most = _add_one(current, after, comes), np.full(current.shape[1], NO_BROKER)
     ends = [racks[lists] for lists in (current, after)]
-    limit, need = np.maximum(*map(crowding, ends)), np.minimum(*map(spanned, ends))
+    limit, need = np.maximum(*map(max_per_rack, ends)), np.minimum(*map(racks_spanned, ends))
     for gone in reversed(range(len(current))):
         for new in range(len(after)):
             option = current.copy()
             option[gone] = after[new]
             option_racks = racks[option]
-            span = spanned(option_racks)
-            fits = (crowding(option_racks) <= limit) & (span >= need)
+            span = racks_spanned(option_racks)
+            fits = (max_per_rack(option_racks) <= limit) & (span >= need)
             merit = 2 * span + late[gone] + (2 * len(option) + 2) * fits
             merit = np.where(leaves[gone] & comes[new], merit, NO_BROKER)
             better = merit > most

@@ -91,7 +91,7 @@ def _not_alive(dead: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reassignment:
+class BlockedReassignment:
     """A partition that is moving, or that a request in /admin would move."""
 
     topic: str
@@ -110,18 +110,18 @@ class Reassignment:
         return partition_name(self.topic, self.partition)
 
     @property
-    def is_void(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no controller will carry it out."""
         return self.obstacle is not None and self.obstacle.code in NEVER_EXECUTABLE
 
     @property
-    def in_words(self) -> str:
+    def describe(self) -> str:
         cause = _not_alive(self.dead) if self.obstacle is None and self.dead else None
         reason = cause if self.obstacle is None else self.obstacle.reason
         return f"{self.name} to {list(self.goal)}{f' ({reason})' if reason else ''}"
 
 
-def reassignment(  # noqa: PLR0913 - the values of a partition's znodes
+def describe_reassignment(  # noqa: PLR0913 - the values of a partition's znodes
     key: Key,
     now: ReplicaAssignment | None,
     request: Sequence[int] | None,
@@ -130,7 +130,7 @@ def reassignment(  # noqa: PLR0913 - the values of a partition's znodes
     *,
     deleting: bool = False,
     ignored: str | None = None,
-) -> Reassignment:
+) -> BlockedReassignment:
     """Describe a partition that is moving or requested to move; the arguments are the same as for `obstacle`.
 
     `ignored` is the reason why the controller takes no entry of the request, as Kafka's does with an unknown field.
@@ -138,11 +138,11 @@ def reassignment(  # noqa: PLR0913 - the values of a partition's znodes
     if request is not None and ignored:
         if now is not None and not now.is_being_reassigned:
             reason = Obstacle(RejectionCode.INVALID_TARGET, ignored)
-            return Reassignment(*key, tuple(request), frozenset([*now.replicas, *request]), reason)
+            return BlockedReassignment(*key, tuple(request), frozenset([*now.replicas, *request]), reason)
         request = None if now is not None else request
     goal = tuple(request if request is not None else () if now is None else now.target)
     held = () if now is None else now.replicas
-    return Reassignment(
+    return BlockedReassignment(
         *key,
         goal,
         frozenset([*held, *goal]),

@@ -28,7 +28,7 @@ LAST_WAVE: Final = 1
 """Wave of elections before waves are numbered; the moves before them count down from 0."""
 
 
-class Rejection(NamedTuple):
+class RollbackRejection(NamedTuple):
     """Reason why a partition is not rolled back."""
 
     code: RejectionCode | LintCode
@@ -81,20 +81,20 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     target: RollbackTarget,
     *,
     was_elected: bool = False,
-) -> list[Change] | Rejection:
+) -> list[Change] | RollbackRejection:
     """Return the changes that roll a partition back; `wave` counts down from 0, and the last step is undone first.
 
     `was_elected`: the plan elected the replica that it made preferred, so the former preferred replica is elected
     again.
     """
     if partition is None or topic is None:
-        return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.PARTITION_GONE.render())
+        return RollbackRejection(RejectionCode.UNKNOWN_PARTITION, reasons.PARTITION_GONE.render())
     refusal = _state_rejection(moves[0], partition, topic, cluster) or _position_rejection(moves, partition, target)
     if refusal is not None:
         return refusal
     stops = _remaining_stops(moves, partition, target)
     if not stops:
-        return Rejection(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.render())
+        return RollbackRejection(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.render())
     refusal = _leader_rejection(partition, cluster) or _target_rejection(partition, topic, cluster, stops)
     if refusal is not None:
         return refusal
@@ -104,21 +104,23 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
 
 def _state_rejection(
     planned: Change, partition: PartitionInfo, topic: TopicInfo, cluster: ClusterFacts
-) -> Rejection | None:
+) -> RollbackRejection | None:
     if topic.topic_id != planned.topic_id:
-        return Rejection(
+        return RollbackRejection(
             RejectionCode.UNKNOWN_TOPIC, reasons.other_topic("its topic", planned.topic_id, topic.topic_id)
         )
     if partition.topic in cluster.deleting:
-        return Rejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render())
+        return RollbackRejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render())
     if not partition.understood:
-        return Rejection(RejectionCode.NOT_UNDERSTOOD, reasons.STATE_UNREAD.render())
+        return RollbackRejection(RejectionCode.NOT_UNDERSTOOD, reasons.STATE_UNREAD.render())
     if partition.leader is None:
-        return Rejection(RejectionCode.NO_STATE, reasons.NO_LEADER_AND_ISR.render())
+        return RollbackRejection(RejectionCode.NO_STATE, reasons.NO_LEADER_AND_ISR.render())
     return None
 
 
-def _position_rejection(moves: Sequence[Change], partition: PartitionInfo, target: RollbackTarget) -> Rejection | None:
+def _position_rejection(
+    moves: Sequence[Change], partition: PartitionInfo, target: RollbackTarget
+) -> RollbackRejection | None:
     """Reject a partition that is not where the plan may have moved it."""
     now = partition.assignment
     goal = list(steps_of(moves)[0].before if target.replicas is None else target.replicas)
@@ -126,9 +128,9 @@ def _position_rejection(moves: Sequence[Change], partition: PartitionInfo, targe
         returns = now.target == goal or now.target in [list(step.before) for step in steps_of(moves)]
         move = reasons.MOVE.render(target=now.target, adding=now.adding, removing=now.removing)
         reason = reasons.MOVES_BACK if returns else reasons.MOVED_BY_ANOTHER
-        return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason.render(move=move))
+        return RollbackRejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason.render(move=move))
     if list(now.replicas) != goal and status_of(steps_of(moves), now)[0] is ReassignmentStatus.DIVERGED:
-        return Rejection(RejectionCode.REASSIGNED_SINCE, reasons.MOVED_SINCE.render(replicas=now.replicas))
+        return RollbackRejection(RejectionCode.REASSIGNED_SINCE, reasons.MOVED_SINCE.render(replicas=now.replicas))
     return None
 
 
@@ -150,7 +152,7 @@ def _remaining_stops(
     return [(moves[max(done - 1, 0)].wave, goal)]
 
 
-def _leader_rejection(partition: PartitionInfo, cluster: ClusterFacts) -> Rejection | None:
+def _leader_rejection(partition: PartitionInfo, cluster: ClusterFacts) -> RollbackRejection | None:
     """Reject a partition without a live leader in its ISR.
 
     No replica could copy from it, and an empty replica could be elected.
@@ -158,27 +160,27 @@ def _leader_rejection(partition: PartitionInfo, cluster: ClusterFacts) -> Reject
     leader, isr = partition.leader, partition.isr or []
     if has_live_leader(leader, isr, cluster.live):
         return None
-    return Rejection(RejectionCode.NO_LIVE_LEADER, reasons.ELECT_FIRST.render(leader=leader, isr=isr))
+    return RollbackRejection(RejectionCode.NO_LIVE_LEADER, reasons.ELECT_FIRST.render(leader=leader, isr=isr))
 
 
 def _target_rejection(
     partition: PartitionInfo, topic: TopicInfo, cluster: ClusterFacts, stops: Sequence[tuple[int, list[int]]]
-) -> Rejection | None:
+) -> RollbackRejection | None:
     for (_, before), (_, after) in pairwise([(0, list(partition.replicas)), *stops]):
         added = [broker for broker in after if broker not in before]
         dead = [broker for broker in added if broker not in cluster.eligible]
         drained = [broker for broker in added if broker in cluster.drained]
         if dead:
-            return Rejection(LintCode.BROKER_NOT_ALIVE, reasons.ADDS_NOT_ALIVE.render(target=after, dead=dead))
+            return RollbackRejection(LintCode.BROKER_NOT_ALIVE, reasons.ADDS_NOT_ALIVE.render(target=after, dead=dead))
         if drained:
-            return Rejection(RejectionCode.DRAINED, reasons.ADDS_DRAINED.render(target=after, drained=drained))
+            return RollbackRejection(RejectionCode.DRAINED, reasons.ADDS_DRAINED.render(target=after, drained=drained))
         if len(set(after)) < len(after):
-            return Rejection(LintCode.DUPLICATE_BROKER, reasons.DUPLICATE_BROKER.render(target=after))
+            return RollbackRejection(LintCode.DUPLICATE_BROKER, reasons.DUPLICATE_BROKER.render(target=after))
     final, min_isr = stops[-1][1], min_isr_of(topic.config, cluster.min_isr)
     if len(final) < min(min_isr, len(set(partition.replicas))):
         noun = "replica" if len(final) == 1 else "replicas"
         reason = reasons.MIN_ISR_UNREACHABLE.render(count=len(final), noun=noun, min_isr=min_isr)
-        return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
+        return RollbackRejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
 
 

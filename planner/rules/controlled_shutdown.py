@@ -12,7 +12,7 @@ from planner.rules.inputs import BrokerSets, among
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.replica_assignment import without
+from schemas.replica_assignment import difference
 
 
 def controlled_shutdown(
@@ -31,7 +31,7 @@ def controlled_shutdown(
         code, why_not = refusal
         return _decision(row, code=code, why_not=why_not)
     isr, led = row.isr or [], row.leader in brokers.drained | draining
-    leader = brokers.first_choice(among(without(row.replicas, stopping), isr)) if led else row.leader
+    leader = brokers.first_choice(among(difference(row.replicas, stopping), isr)) if led else row.leader
     stopped = [broker for broker in among(row.replicas, stopping) if broker != row.leader]
     if led:
         action, how = Action.CONTROLLED_SHUTDOWN, reasons.IN_SYNC_ELECTED
@@ -45,9 +45,9 @@ def controlled_shutdown(
         brokers,
         action,
         leader_after=leader,
-        isr_after=without(isr, stopping),
+        isr_after=difference(isr, stopping),
         leader_epoch_after=None if row.leader_epoch is None else row.leader_epoch + 1,
-        leader_and_isr_to=without(among(row.replicas, brokers.eligible), stopped),
+        leader_and_isr_to=difference(among(row.replicas, brokers.eligible), stopped),
         stop_replica_to=stopped,
         requires_live=[leader],
         reason=reasons.DRAINED.render(brokers=among(row.replicas, draining)) + how.render(leader=leader),
@@ -81,6 +81,6 @@ def _refusal(
         return RejectionCode.GOES_OFFLINE, why_not
     if is_leaderless:
         return RejectionCode.LEADER_NOT_ALIVE, reasons.LEADER_NOT_ALIVE.render(leader=row.leader)
-    if not without(isr, stopping):
+    if not difference(isr, stopping):
         return RejectionCode.LAST_IN_ISR, reasons.LAST_IN_ISR.render()
     return None

@@ -14,7 +14,7 @@ from planner.rules.controlled_shutdown import controlled_shutdown
 from planner.rules.decisions import Decision, one_change
 from planner.rules.inputs import NO_BROKERS, BrokerSets, ControllerConfig
 from planner.rules.leadership import leadership, preferred_election
-from planner.rules.reassignment import reassignment
+from planner.rules.reassignment import decide_reassignment
 from planner.rules.state_machines import illegal_transition
 from schemas.enums import RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
@@ -69,7 +69,7 @@ class CycleState:
         decisions = [] if row is None else [leadership(row, topic, brokers, self.config)]
         if (row is not None and row.is_being_reassigned) or key in self.reassignments:
             decisions.append(
-                reassignment(
+                decide_reassignment(
                     key,
                     row,
                     topic,

@@ -12,7 +12,7 @@ from planner.rules.inputs import BrokerSets, ControllerConfig, among, union
 from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.replica_assignment import without
+from schemas.replica_assignment import difference
 from schemas.rows import Key
 
 
@@ -114,7 +114,7 @@ def _creation(row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets) 
 
 def _shrink(row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets) -> Decision | None:
     isr = row.isr or []
-    gone, survivors = without(isr, brokers.live), among(isr, brokers.live)
+    gone, survivors = difference(isr, brokers.live), among(isr, brokers.live)
     if not (gone and survivors) or row.leader is None:
         return None
     return _changed(
@@ -125,7 +125,7 @@ def _shrink(row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets) ->
         isr_after=survivors,
         **_next_epoch(row),
         requires_live=union([row.leader], _assumed_failed(brokers, gone)),
-        requires_dead=without(gone, brokers.failed),
+        requires_dead=difference(gone, brokers.failed),
         reason=reasons.ISR_SHRINKS.render(gone=gone) + brokers.failed_suffix,
     )
 
@@ -181,8 +181,8 @@ def _absent(row: PartitionInfo, brokers: BrokerSets) -> dict[str, list[int]]:
     may have a repaired log dir, then the change is stale.
     """
     leader = [row.leader] if row.leader is not None and row.leader >= 0 else []
-    absent = union(without(row.isr or (), brokers.live), leader)
-    return {"requires_live": _assumed_failed(brokers, absent), "requires_dead": without(absent, brokers.failed)}
+    absent = union(difference(row.isr or (), brokers.live), leader)
+    return {"requires_live": _assumed_failed(brokers, absent), "requires_dead": difference(absent, brokers.failed)}
 
 
 def _assumed_failed(brokers: BrokerSets, absent: list[int]) -> list[int]:

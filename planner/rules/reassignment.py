@@ -13,7 +13,7 @@ from planner.rules.inputs import BrokerSets, among, has_live_leader, union
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.replica_assignment import is_broker_list, without
+from schemas.replica_assignment import difference, is_broker_list
 from schemas.rows import Key
 
 _WAITS: Final = frozenset({RejectionCode.WAITS_FOR_BROKER, RejectionCode.WAITS_FOR_ISR})
@@ -52,11 +52,11 @@ class _Move:
     @property
     def added(self) -> list[int]:
         """The replicas that the request adds to those before the move."""
-        return without(self.requested or (), self.row.assignment.origin)
+        return difference(self.requested or (), self.row.assignment.origin)
 
     @property
     def not_live(self) -> list[int]:
-        return without(self.added, self.brokers.eligible)
+        return difference(self.added, self.brokers.eligible)
 
     @property
     def starts(self) -> bool:
@@ -68,13 +68,13 @@ class _Move:
 
     @property
     def lagging(self) -> list[int]:
-        return without(self.target, self.row.isr or ())
+        return difference(self.target, self.row.isr or ())
 
     @property
     def left_behind(self) -> list[int]:
         """The leaving replicas that are live and not in the ISR."""
         leaving = among(self.row.removing_replicas, self.brokers.live)
-        return without(leaving, self.row.isr or ())
+        return difference(leaving, self.row.isr or ())
 
     @property
     def next_leader(self) -> int | None:
@@ -86,7 +86,7 @@ class _Move:
         """Whether the target is in sync, leads, and is the whole ISR."""
         target, isr = self.target, self.row.isr or []
         arrived = self.row.is_being_reassigned and not self.starts and not self.lagging
-        return arrived and not without(isr, target) and self.row.leader in target
+        return arrived and not difference(isr, target) and self.row.leader in target
 
     @property
     def unstopped(self) -> list[int]:
@@ -95,10 +95,10 @@ class _Move:
         A replica whose log dir failed cannot stop, and waiting for it would last until its disk is repaired.
         """
         leaving = among(self.row.removing_replicas, self.brokers.eligible)
-        return without(leaving, {*self.stopped, *self.brokers.failed})
+        return difference(leaving, {*self.stopped, *self.brokers.failed})
 
 
-def reassignment(  # noqa: PLR0913 - what a step depends on
+def decide_reassignment(  # noqa: PLR0913 - what a step depends on
     key: Key,
     row: PartitionInfo | None,
     topic: TopicInfo | None,
@@ -170,7 +170,7 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
     if move.starts:
         return None
     lagging = move.lagging
-    if dead := without(lagging, live):
+    if dead := difference(lagging, live):
         return RejectionCode.WAITS_FOR_BROKER, reasons.WAITS_FOR_BROKER.render(lagging=lagging, dead=dead)
     if lagging:
         return RejectionCode.WAITS_FOR_ISR, reasons.WAITS_FOR_ISR.render(lagging=lagging)
@@ -209,7 +209,7 @@ def _start(move: _Move) -> dict[str, Any]:
         "action": Action.START_REASSIGNMENT,
         "replicas_after": replicas,
         "adding_after": move.added,
-        "removing_after": without(row.replicas, requested),
+        "removing_after": difference(row.replicas, requested),
         "leader_and_isr_to": move.brokers.recipients(replicas, row.isr or ()),
         "requires_live": union([_leader(row)], move.added),
         "reason": reasons.MOVE_REQUESTED.render(requested=requested) + replacing,
@@ -229,7 +229,7 @@ def _narrow(move: _Move, *, is_resident: bool) -> dict[str, Any]:
         # sends it with the change, and to all again with a later one, as a confirmation holds for one leader epoch
         "stop_replica_to": []
         if is_resident
-        else without(among(row.removing_replicas, brokers.eligible), brokers.failed),
+        else difference(among(row.removing_replicas, brokers.eligible), brokers.failed),
         "requires_live": [leader],
         "reason": reasons.TO_BE_STOPPED.render(unstopped=move.unstopped) if move.is_narrowed else in_sync,
     }

@@ -21,7 +21,7 @@ from planner.rules.inputs import BrokerSets, among, union
 from schemas import reasons
 from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.replica_assignment import target, without
+from schemas.replica_assignment import difference, target
 from schemas.rows import BrokerConfig
 from schemas.topic_configs import MIN_ISR, whole_number
 
@@ -79,9 +79,9 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     if row.leader is None:
         return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, RestartCode.NO_STATE, reasons.NO_STATE.render())
     isr = row.isr or []
-    remaining = without(among(isr, brokers.live), restarting)
-    uncertain = without(remaining, brokers.eligible)
-    others = without(target(row.replicas, row.removing_replicas), restarting)
+    remaining = difference(among(isr, brokers.live), restarting)
+    uncertain = difference(remaining, brokers.eligible)
+    others = difference(target(row.replicas, row.removing_replicas), restarting)
     counts = [len(remaining), len(remaining) - len(uncertain)]
     if row.is_being_reassigned:
         counts = [min(count, len(others)) for count in counts]
@@ -90,7 +90,7 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     if offline is not None:
         return _restarted_partition(row, brokers, *offline, **counted_columns)
     down = restarting if len(restarting) == 1 else ()
-    may_lead = without(among(union(row.replicas, [*isr, row.leader]), brokers.live), down)
+    may_lead = difference(among(union(row.replicas, [*isr, row.leader]), brokers.live), down)
     min_isr, unread = _min_isr(topic, may_lead, min_isr_of_brokers)
     if min_isr is None:
         return _restarted_partition(

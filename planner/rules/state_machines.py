@@ -12,7 +12,7 @@ from typing import Final
 from planner.rules.inputs import BrokerSets
 from schemas import reasons
 from schemas.enums import Action, PartitionState, ReplicaState
-from schemas.replica_assignment import without
+from schemas.replica_assignment import difference
 from schemas.rows import Change
 from schemas.text import join_ids
 
@@ -104,7 +104,7 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
     if state not in starts or after is not leads_to:
         allowed = allowed_transition(Action(change.action))
         return reasons.ILLEGAL_CHANGE.render(state=state, after=after, allowed=allowed)
-    leaving = () if stopped is None else without(change.replicas_before or (), change.replicas_after)
+    leaving = () if stopped is None else difference(change.replicas_before or (), change.replicas_after)
     for broker in leaving:
         is_reachable = broker in brokers.eligible and broker not in brokers.failed
         replica = replica_state(

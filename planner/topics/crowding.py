@@ -10,14 +10,14 @@ import numpy as np
 
 from planner.columns.numpy_rules import Bools, Ints, has_broker
 from planner.placement.racks import NO_RACK
-from planner.placement.racks import crowding as crowding_of_rows
+from planner.placement.racks import max_per_rack as crowding_of_rows
 from schemas.enums import NO_LEADER
 
 
-def crowding(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
+def max_per_rack(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
     """Return the largest number of these replicas in one rack; a broker without a rack counts as its own rack.
 
-    >>> crowding([1, 2, 9], {1: "a", 2: "a"}), crowding([8, 9], {})
+    >>> max_per_rack([1, 2, 9], {1: "a", 2: "a"}), max_per_rack([8, 9], {})
     (2, 1)
     """
     return max(Counter(racks.get(broker, broker) for broker in replicas).values(), default=0)

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.racks import spanned
+from planner.placement.racks import racks_spanned
 from planner.placement.solve import place
-from planner.placement.types import Brokers, Partitions, Placement, PlacementGoal
+from planner.placement.types import Placement, PlacementBrokers, PlacementGoal, PlacementPartitions
 from tests.bench.figures import Figure, seconds_of
 
 BROKERS: Final = 100
@@ -48,20 +48,20 @@ def bench_placement(rounds: int) -> list[Figure]:
     ]
 
 
-def brokers_of(*gone: int) -> Brokers:
+def brokers_of(*gone: int) -> PlacementBrokers:
     """Return a hundred brokers in three alternating racks; `gone` are emptied."""
     ids = np.arange(BROKERS)
     emptied = np.isin(ids, gone)
     racks = tuple(f"rack-{broker % RACKS}" for broker in range(BROKERS))
-    return Brokers(ids=ids, racks=racks, live=np.ones(BROKERS, dtype=bool), target=~emptied, emptied=emptied)
+    return PlacementBrokers(ids=ids, racks=racks, live=np.ones(BROKERS, dtype=bool), target=~emptied, emptied=emptied)
 
 
-def partitions_on(count: int, brokers: int) -> Partitions:
+def partitions_on(count: int, brokers: int) -> PlacementPartitions:
     """Return partitions with three replicas each by Kafka's algorithm without racks; most do not span three racks."""
     rows = np.arange(count)
     first, shift = rows % brokers, rows // brokers
     followers = [(first + 1 + (shift + j) % (brokers - 1)) % brokers for j in range(2)]
-    return Partitions(
+    return PlacementPartitions(
         topic=rows // TOPIC_SIZE,
         partition=rows % TOPIC_SIZE,
         replicas=np.stack([first, *followers], axis=1),
@@ -73,13 +73,13 @@ def _best(work: Callable[[], object], rounds: int) -> float:
     return min(seconds_of(work) for _ in range(rounds))
 
 
-def _removed(partitions: Partitions) -> None:
+def _removed(partitions: PlacementPartitions) -> None:
     held = int((partitions.replicas == GONE).sum())
     placement = place(brokers_of(GONE), partitions, PlacementGoal())
     _check(partitions, placement, held)
 
 
-def _added(partitions: Partitions) -> None:
+def _added(partitions: PlacementPartitions) -> None:
     new = frozenset(range(int(partitions.replicas.max()) + 1, BROKERS))
     placement = place(brokers_of(), partitions, PlacementGoal(even=True, onto=new))
     _check(partitions, placement, 6_000)
@@ -88,9 +88,9 @@ def _added(partitions: Partitions) -> None:
             raise AssertionError(f"brokers hold from {held.min()} to {held.max()}")
 
 
-def _check(partitions: Partitions, placement: Placement, copies: int) -> None:
+def _check(partitions: PlacementPartitions, placement: Placement, copies: int) -> None:
     """Check the result, so that no wrong result is measured."""
-    before, after = (spanned(lists.T % RACKS) for lists in (partitions.replicas, placement.replicas))
+    before, after = (racks_spanned(lists.T % RACKS) for lists in (partitions.replicas, placement.replicas))
     if placement.copies != copies or placement.lower_bound != copies or (after < before).any():
         raise AssertionError(f"{placement.copies} copies instead of {copies}, {(after < before).sum()} lost a rack")
 

@@ -6,7 +6,7 @@ from typing import Final
 from schemas.znode_codecs import (
     Assignment,
     BrokerRegistration,
-    Controller,
+    ControllerRegistration,
     Endpoint,
     LogDirEvent,
     State,
@@ -113,14 +113,14 @@ BY_KAFKA: Final[dict[str, tuple[Decoder, bytes, object]]] = {
         State(1, 1, 0, [1, 2]),
     ),
     "state, recovering": (decode_state, RECOVERING, State(2, -1, 3, [2], 1)),
-    "controller v1": (decode_controller, b'{"version":1,"brokerid":3,"timestamp":"1"}', Controller(3, -1)),
-    "controller v2": (decode_controller, CONTROLLER_V2, Controller(0, -1)),
+    "controller v1": (decode_controller, b'{"version":1,"brokerid":3,"timestamp":"1"}', ControllerRegistration(3, -1)),
+    "controller v2": (decode_controller, CONTROLLER_V2, ControllerRegistration(0, -1)),
     "controller of KRaft": (
         decode_controller,
         b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}',
-        Controller(3000, 4),
+        ControllerRegistration(3000, 4),
     ),
-    "controller of old": (decode_controller, b"12", Controller(12, -1)),
+    "controller of old": (decode_controller, b"12", ControllerRegistration(12, -1)),
     "controller epoch": (decode_epoch, b"7", 7),
     "largest controller epoch": (decode_epoch, b"2147483646", 2**31 - 2),
     "reassignment": (

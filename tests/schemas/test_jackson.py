@@ -9,7 +9,7 @@ from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
 from schemas.kafka_decode_failures import impact_of
 from schemas.znode_codecs import (
     BrokerRegistration,
-    Controller,
+    ControllerRegistration,
     Endpoint,
     LogDirEvent,
     MalformedZnodeError,
@@ -203,5 +203,5 @@ def test_numbers_as_java_reads_them() -> None:
     assert [decode_epoch(text.encode()) for text in ("5", "+5", "\u0665", "05")] == [5] * 4
     assert [java_int(text) for text in ("5\n", " 5", "1_0", "")] == [None] * 4
     assert [coerced_int(value) for value in (float("inf"), 2**31, -(2**31))] == [None, None, -(2**31)]
-    assert decode_controller(CONTROLLER.encode("utf-16")) == Controller(1, -1)
+    assert decode_controller(CONTROLLER.encode("utf-16")) == ControllerRegistration(1, -1)
     assert decode_log_dir_event(EVENT.encode() + b"x") == LogDirEvent(1, 1)

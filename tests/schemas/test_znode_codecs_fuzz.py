@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from schemas.znode_codecs import (
     Assignment,
-    Controller,
+    ControllerRegistration,
     MalformedZnodeError,
     State,
     check_topic_name,
@@ -253,4 +253,4 @@ def test_a_config_comes_back(config: dict[str, str]) -> None:
 @given(NUMBERS, EPOCHS, st.integers(0, 2**53))
 def test_controller_and_epoch_come_back(number: int, epoch: int, timestamp_ms: int) -> None:
     assert decode_epoch(encode_epoch(epoch)) == epoch
-    assert decode_controller(encode_controller(number, timestamp_ms)) == Controller(number, -1)
+    assert decode_controller(encode_controller(number, timestamp_ms)) == ControllerRegistration(number, -1)

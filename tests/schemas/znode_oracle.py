@@ -14,7 +14,7 @@ from typing import Any, Final
 from schemas.znode_codecs import (
     Assignment,
     BrokerRegistration,
-    Controller,
+    ControllerRegistration,
     Endpoint,
     LogDirEvent,
     State,
@@ -238,11 +238,13 @@ def epoch(_content: Any, data: bytes) -> int:  # noqa: ANN401
     return number(an_integer(data.decode()), high=LARGEST - 1)
 
 
-def controller(content: Any, data: bytes) -> Controller:  # noqa: ANN401
+def controller(content: Any, data: bytes) -> ControllerRegistration:  # noqa: ANN401
     if data.isdigit():
         assert len(data) <= 10
-        return Controller(number(int(data)), -1)
-    return Controller(number(content["brokerid"], low=-1), number(content.get("kraftControllerEpoch", -1), low=-1))
+        return ControllerRegistration(number(int(data)), -1)
+    return ControllerRegistration(
+        number(content["brokerid"], low=-1), number(content.get("kraftControllerEpoch", -1), low=-1)
+    )
 
 
 def config(content: Any, _data: bytes) -> dict[str, str]:  # noqa: ANN401

@@ -17,7 +17,7 @@ from jobs.adapters.brokers.channel_manager import BrokerQueue, ChannelManager, Q
 from jobs.adapters.brokers.connection import RETRY_BACKOFF_SECONDS
 from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests
 from jobs.adapters.brokers.responses import BrokerResponse
-from jobs.core.signals import interrupted
+from jobs.core.signals import is_interrupted
 
 STOP_REPLICA_WAIT_SECONDS: Final = 3.0
 """Maximum seconds that other brokers wait for brokers that stop replicas.
@@ -112,7 +112,7 @@ class _Delivery:
 
     def wait(self, brokers: Callable[[], Iterable[int]], until: float) -> None:
         """Wait until these brokers have answered or need not be waited for; refresh the registered brokers."""
-        while time.monotonic() < min(until, self.deadline) and not interrupted():
+        while time.monotonic() < min(until, self.deadline) and not is_interrupted():
             self.refresh_brokers()
             if not any(self.recipients[broker].is_waited_for for broker in brokers() if broker in self.recipients):
                 return

@@ -19,9 +19,9 @@ from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, 
 from jobs.adapters.kraft import precondition_reader
 from jobs.adapters.kraft.cluster import read_cluster, read_last_applied
 from jobs.adapters.kraft.fresh_reads import FreshReads, await_applied
-from jobs.adapters.kraft.session import Session
+from jobs.adapters.kraft.session import BrokerSession
 from jobs.adapters.kraft.topics import KRaftPartition, read_named_topics
-from jobs.adapters.sources.kraft import KRaftSource, bootstrap_addresses, own_rates
+from jobs.adapters.sources.kraft import KRaftSource, bootstrap_addresses, read_throttle_rates
 from jobs.core.errors import RefusedError, UnreadableError
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder
@@ -45,7 +45,7 @@ def _refuse(reason: str) -> NoReturn:
 def _current_rates(end: int, ask: Ask, broker: Broker) -> dict[str, str]:
     """Return the rates of a broker once it has applied the metadata log before the offset `end`."""
     await_applied(ask, end, BROKERS_SECONDS / 2)
-    return own_rates(ask, broker)
+    return read_throttle_rates(ask, broker)
 
 
 def _partition_info(partition: KRaftPartition) -> PartitionInfo:
@@ -105,7 +105,7 @@ class KRaftReader:
     def read_current(self, changes: Sequence[Change]) -> CurrentState:
         keys = [change.key for change in changes]
 
-        def read(session: Session) -> CurrentState:
+        def read(session: BrokerSession) -> CurrentState:
             live = frozenset(row.broker_id for row in self._live(session))
             return CurrentState(precondition_reader.read_partitions(session, keys), {}, live)
 
@@ -137,7 +137,7 @@ class KRaftReader:
         broker_ids = {int(name) for kind, name in ordered if kind == "broker"}
         self.sync()
 
-        def read(session: Session) -> tuple[list[Broker], int, dict[str, dict[str, str] | None]]:
+        def read(session: BrokerSession) -> tuple[list[Broker], int, dict[str, dict[str, str] | None]]:
             brokers = [row for row in self._live(session) if row.broker_id in broker_ids]
             return brokers, read_last_applied(session.ask), precondition_reader.read_topic_overrides(session, topics)
 
@@ -179,7 +179,7 @@ class KRaftReader:
     def zookeeper_client(self) -> NoReturn:
         _refuse(WHY_NO_REQUESTS)
 
-    def _live(self, session: Session) -> list[Broker]:
+    def _live(self, session: BrokerSession) -> list[Broker]:
         return [row for row in read_cluster(session, self.reads.protocol)[1] if row.is_live]
 
 

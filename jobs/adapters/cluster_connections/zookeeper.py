@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, Cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
 from jobs.adapters.zookeeper.lease_znode import ZnodeLease, current_holder, lease_refusal, leased
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.adapters.zookeeper.plan_submission import resident
+from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import SurveyorError
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
@@ -80,7 +80,7 @@ class ZooKeeperReader:
         return current_holder(self.zookeeper_client)
 
     def read_resident_controller(self) -> LeaseHolder | None:
-        return resident(self.zookeeper_client)
+        return read_resident_controller(self.zookeeper_client)
 
 
 class ZooKeeperConnection(ZooKeeperSession):

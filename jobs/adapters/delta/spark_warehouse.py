@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from jobs.adapters.delta.locks import write_locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quoted
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quote_identifier
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
 from jobs.adapters.spark.session import cached_with_counts
 from schemas.columns import KEY_COLUMNS
@@ -98,7 +98,7 @@ class SparkWarehouse:
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> int:
         """Replace the cluster's rows that satisfy `where`; idempotent. Return the version that has them, as `merge`."""
         if not takes_spark_commits(self.warehouse.uri):
-            return self.warehouse.replace_in_parts(table, partial(self._batches, table, *counted(rows)), where)
+            return self.warehouse.replace_in_parts(table, partial(self._batches, table, *cache_and_count(rows)), where)
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
         return self._commit(table, lambda: writer.save(self.warehouse.path(table)))
@@ -177,8 +177,8 @@ class SparkWarehouse:
 
 
 def _literal(text: str) -> str:
-    """Format text as a literal of Spark SQL, in which a backslash is an escape character, unlike in `quoted`."""
-    return quoted(text.replace("\\", r"\\"))
+    """Format text as a literal of Spark SQL, whose escape character is a backslash, unlike in `quote_identifier`."""
+    return quote_identifier(text.replace("\\", r"\\"))
 
 
 def _as_glob(path: str) -> str:
@@ -186,7 +186,7 @@ def _as_glob(path: str) -> str:
     return re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", path)
 
 
-def counted(rows: DataFrame) -> tuple[DataFrame, int]:
+def cache_and_count(rows: DataFrame) -> tuple[DataFrame, int]:
     """Compute and cache rows; return them and their count."""
     kept, counts = cached_with_counts(rows, all="true")
     return kept, counts["all"]

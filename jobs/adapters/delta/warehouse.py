@@ -215,7 +215,7 @@ class Warehouse:
 
     def typed_rows(self, row: type[R], *filters: Filter, version: int | None = None) -> list[R]:
         """Read rows as structs."""
-        return typed(row, self.read(row.TABLE, *filters, version=version))
+        return decode_rows(row, self.read(row.TABLE, *filters, version=version))
 
     def append(self, table: str, rows: Iterable[AnyRow]) -> None:
         """Append rows; column `cluster` is filled in."""
@@ -325,7 +325,7 @@ class Warehouse:
             added = _with_other_columns(delta, kept)
             batches = (batch.select(added.schema.names).cast(added.schema) for batch in rest)
             rows = pa.RecordBatchReader.from_batches(added.schema, chain(batches, added.to_batches()))
-            predicate = f"cluster = {quoted(self.cluster)}"
+            predicate = f"cluster = {quote_identifier(self.cluster)}"
             write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=TARGET_FILE_BYTES)
             return delta.version()
 
@@ -429,7 +429,7 @@ class Warehouse:
 
     def _own(self, where: str) -> str:
         """Return the condition `where`, restricted to the cluster's rows."""
-        return f"cluster = {quoted(self.cluster)} AND ({where})"
+        return f"cluster = {quote_identifier(self.cluster)} AND ({where})"
 
     def _commit(
         self, table: str, write: Callable[[DeltaTable], T], *, shared: bool = False, lock_seconds: float | None = None
@@ -531,7 +531,7 @@ def _condition(condition: Filter) -> str:
     ("plan_id = '5f'", 'snapshot_id >= 4')
     """
     column, comparison, value = condition
-    return f"{column} {comparison} {quoted(value) if isinstance(value, str) else value}"
+    return f"{column} {comparison} {quote_identifier(value) if isinstance(value, str) else value}"
 
 
 def _with_other_columns(delta: DeltaTable, rows: pa.Table) -> pa.Table:
@@ -586,7 +586,7 @@ def _without_nulls(values: Row) -> Row:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def typed(row: type[R], rows: pa.Table) -> list[R]:
+def decode_rows(row: type[R], rows: pa.Table) -> list[R]:
     """Convert an Arrow table into structs, with defaults for nulls; raise UnreadableError if a row does not fit."""
     never_null = {field.name for field in msgspec.structs.fields(row) if field.default is not None}
     values = as_rows(rows)
@@ -598,7 +598,7 @@ def typed(row: type[R], rows: pa.Table) -> list[R]:
         raise UnreadableError(f"table {row.TABLE} has a row that Surveyor did not write: {error}") from None
 
 
-def quoted(text: str) -> str:
+def quote_identifier(text: str) -> str:
     """Format text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 

@@ -31,7 +31,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.delta.locks import LOCK_TIMEOUT_SECONDS
-from jobs.adapters.delta.warehouse import Warehouse, typed
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.adapters.delta.warehouse_paths import is_local
 from jobs.core.errors import LeaseHeldError, LeaseLostError, SnapshotLeaseLostError, SurveyorError
 from schemas.lease_holder import (
@@ -191,7 +191,7 @@ class WarehouseLease:
         self._read_at = None
 
         def transformed(rows: pa.Table) -> pa.Table:
-            is_of_kind = pa.array(map(self._is_of_kind, typed(LeaseRecord, rows)), pa.bool_())
+            is_of_kind = pa.array(map(self._is_of_kind, decode_rows(LeaseRecord, rows)), pa.bool_())
             of_kind, others = rows.filter(is_of_kind), rows.filter(pc.invert(is_of_kind))
             made = make(of_kind)
             if made is of_kind:
@@ -220,7 +220,7 @@ class WarehouseLease:
             begun, deadline = time.monotonic(), _deadline_of_renewal()
 
             def taken(rows: pa.Table) -> pa.Table:
-                others[:] = others_among(typed(LeaseRecord, rows))
+                others[:] = others_among(decode_rows(LeaseRecord, rows))
                 return rows if others else self._row(token, deadline)
 
             self._transform(taken)
@@ -234,7 +234,7 @@ class WarehouseLease:
         begun, deadline = time.monotonic(), _deadline_of_renewal()
 
         def extended(rows: pa.Table) -> pa.Table:
-            leases = typed(LeaseRecord, rows)
+            leases = decode_rows(LeaseRecord, rows)
             lost[:] = [] if [row.token for row in leases] == [self.token] else [_holder_now(leases)]
             return rows if lost else self._row(self.token, deadline)
 

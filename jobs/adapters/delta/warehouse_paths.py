@@ -18,7 +18,7 @@ from uuid import uuid4
 from jobs.adapters.kerberos.login import ticket_failure
 from jobs.core.addresses import S3_ENDPOINTS, allows_http, is_amazon_s3, refuse_credentials, s3_endpoint
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
-from jobs.core.masking import without_passwords
+from jobs.core.masking import strip_passwords
 from jobs.core.option_places import WAREHOUSE, place_of, value_at
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
@@ -390,7 +390,7 @@ def store_error_reason(error: BaseException) -> str | None:
     if not isinstance(error, OSError) or isinstance(error, FileNotFoundError) or "LocalFileSystem" in text:
         return None
     causes = _CAUSE.findall(text)
-    return without_passwords(" ".join(causes[-1].split())) if causes else None
+    return strip_passwords(" ".join(causes[-1].split())) if causes else None
 
 
 def disk_error_message(error: BaseException) -> str | None:
@@ -408,6 +408,6 @@ def disk_error_message(error: BaseException) -> str | None:
                 "discarded; fix that and run the same command again"
             )
     if type(error).__module__.startswith("deltalake"):  # not imported here, as that takes as long as a short command
-        first = without_passwords((text.splitlines() or [""])[0])[:200]
+        first = strip_passwords((text.splitlines() or [""])[0])[:200]
         return f"the warehouse was not written ({first}); `surveyor doctor` examines its tables"
     return None

@@ -67,7 +67,7 @@ def missing_spark_jars(warehouse: str) -> dict[str, str]:
     return {jars.title: jars.download_command for jars in _spark_sets(warehouse) if not _is_cached(jars)}
 
 
-class Gap(NamedTuple):
+class MissingJars(NamedTuple):
     """The jars that a set seems to lack, and the remedy.
 
     Classes may still be there: jars may have been copied manually, patched, or taken from another download, which names
@@ -78,7 +78,7 @@ class Gap(NamedTuple):
     advice: str
 
 
-def incomplete_spark_jars(warehouse: str) -> list[Gap]:
+def incomplete_spark_jars(warehouse: str) -> list[MissingJars]:
     """Return the gaps of the cached sets among `spark_jars`; raise MissingError for a set that cannot be used."""
     return [gap for jars in _spark_sets(warehouse) if _is_cached(jars) if (gap := _usable(jars)[1])]
 
@@ -253,7 +253,7 @@ def _warn_once(message: str) -> None:
     module_logger(__name__).warning("%s", message)
 
 
-def _usable(request: JarSet) -> tuple[list[Path], Gap | None]:
+def _usable(request: JarSet) -> tuple[list[Path], MissingJars | None]:
     """Return the jars of a cached set, and its gap; raise MissingError if there are none, or a main one was removed."""
     folder = _folder(request)
     jars, listed = _jars_in(folder), _listed_in(folder)
@@ -269,7 +269,7 @@ def _usable(request: JarSet) -> tuple[list[Path], Gap | None]:
     if not missing:
         return jars, None
     advice = f"if classes are missing, {_download_again(request)}"
-    return jars, Gap(f"{folder} seems to lack {abbreviate(missing)}", advice)
+    return jars, MissingJars(f"{folder} seems to lack {abbreviate(missing)}", advice)
 
 
 def _download_again(request: JarSet) -> str:

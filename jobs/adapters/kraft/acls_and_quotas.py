@@ -9,19 +9,19 @@ from kafka.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType,
 from kafka.protocol.admin import DescribeAclsRequest, DescribeClientQuotasRequest, DescribeUserScramCredentialsRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR
-from jobs.adapters.kraft.session import UNSUPPORTED, Session
+from jobs.adapters.kraft.session import UNSUPPORTED, BrokerSession
 from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 
 _ANY: Final = 1
 """`ResourceType.ANY`, `PatternType.ANY`, `AclOperation.ANY` and `AclPermissionType.ANY`."""
 
 
-def read_security(session: Session) -> SecurityReading:
+def read_security(session: BrokerSession) -> SecurityReading:
     """Read what the broker lists."""
     return SecurityReading(_acls(session), _quotas(session), _credentials(session))
 
 
-def _acls(session: Session) -> list[str] | None:
+def _acls(session: BrokerSession) -> list[str] | None:
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,
         resource_name_filter=None,
@@ -57,7 +57,7 @@ def _name(enum: Any, code: int) -> str:  # noqa: ANN401 - kafka-python is untype
         return str(code)
 
 
-def _quotas(session: Session) -> list[str] | None:
+def _quotas(session: BrokerSession) -> list[str] | None:
     response: Any = session.ask(DescribeClientQuotasRequest(components=[], strict=False))
     if response.error_code != NO_ERROR:
         return None
@@ -68,7 +68,7 @@ def _quotas(session: Session) -> list[str] | None:
     ]
 
 
-def _credentials(session: Session) -> list[str] | None:
+def _credentials(session: BrokerSession) -> list[str] | None:
     """Return credentials; a client without DESCRIBE on the cluster does not ask, as Kafka 3.9 never answers it.
 
     Brokers before 3.5 have no such request in KRaft.

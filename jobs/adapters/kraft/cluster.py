@@ -11,7 +11,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.fanout import Ask
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
-from jobs.adapters.kraft.session import Session
+from jobs.adapters.kraft.session import BrokerSession
 from schemas.enums import RequestKind
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Broker, Key, ZnodeRequest
@@ -47,7 +47,7 @@ def refused(code: int, resource: str, operation: str = "DESCRIBE") -> RefusedRea
     return kind(refusal(code, resource, operation))
 
 
-def read_cluster(session: Session, protocol: str) -> tuple[str | None, list[Broker]]:
+def read_cluster(session: BrokerSession, protocol: str) -> tuple[str | None, list[Broker]]:
     """Return the cluster's id and its brokers, with their endpoints on the listener of this connection.
 
     `protocol` is the security protocol of that listener, whose name no response has.
@@ -80,13 +80,13 @@ def _features() -> ApiVersionsRequest:
     return ApiVersionsRequest(client_software_name="surveyor", client_software_version="1", min_version=3)
 
 
-def read_metadata_version(session: Session) -> int | None:
+def read_metadata_version(session: BrokerSession) -> int | None:
     """Return the finalized level of metadata.version, None if the broker does not report it."""
     features = session.ask(_features()).finalized_features or []
     return next((int(row.max_version_level) for row in features if row.name == METADATA_VERSION), None)
 
 
-def read_moves(session: Session, keys: Iterable[Key] | None = None) -> Reassignments:
+def read_moves(session: BrokerSession, keys: Iterable[Key] | None = None) -> Reassignments:
     """Return the running reassignments by partition, for all or some partitions.
 
     Raise RefusedReadError if they are not listed.
@@ -128,7 +128,7 @@ def request_rows(moves: Reassignments) -> list[ZnodeRequest]:
     ]
 
 
-def read_default_settings(session: Session, names: list[str]) -> dict[str, str | None]:
+def read_default_settings(session: BrokerSession, names: list[str]) -> dict[str, str | None]:
     """Return the dynamic settings of all brokers among `names`; raise RefusedReadError if they are not readable."""
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, "", names)])
     (result,) = session.ask(request).results

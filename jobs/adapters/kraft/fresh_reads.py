@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from jobs.adapters.brokers.admin_client import bootstrap, describe_error
 from jobs.adapters.brokers.fanout import Ask, connected_broker
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError, read_cluster, read_last_applied
-from jobs.adapters.kraft.session import FAILURES, Session, StaleMetadataError, open_session, read_from_broker
+from jobs.adapters.kraft.session import FAILURES, BrokerSession, StaleMetadataError, open_session, read_from_broker
 from jobs.core.errors import UnreadableError
 from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
 from schemas.rows import Broker
@@ -51,14 +51,14 @@ class FreshReads:
         """Make later readings no older than this call."""
         self._attempt(catch_up)
 
-    def read(self, read: Callable[[Session], T]) -> T:
+    def read(self, read: Callable[[BrokerSession], T]) -> T:
         """Return what `read` returns; raise UnreadableError if no broker can be read that has caught up.
 
         The reason is then the broker's refusal; another broker is asked only if that could make a difference.
         """
         return self._attempt(read)
 
-    def _attempt(self, read: Callable[[Session], T]) -> T:
+    def _attempt(self, read: Callable[[BrokerSession], T]) -> T:
         until = time.monotonic() + CONTACT_SECONDS
         while True:
             faults: dict[str, str] = {}
@@ -91,11 +91,11 @@ class FreshReads:
         ordered = sorted(brokers, key=lambda broker: broker.broker_id != leader)
         yield from ((broker, True) for broker in ordered if broker.is_live)
 
-    def _leader_and_brokers(self, session: Session) -> tuple[int | None, list[Broker]]:
+    def _leader_and_brokers(self, session: BrokerSession) -> tuple[int | None, list[Broker]]:
         leader = None if session.quorum is None else session.quorum.leader_id
         return leader, read_cluster(session, self.protocol)[1]
 
-    def _read_from(self, address: str, broker: Broker, read: Callable[[Session], T], *, is_new: bool) -> T:
+    def _read_from(self, address: str, broker: Broker, read: Callable[[BrokerSession], T], *, is_new: bool) -> T:
         with connected_broker(address, self.settings) as send:
             session = open_session(send)
             if not session.has_controller:
@@ -107,7 +107,7 @@ class FreshReads:
         return result
 
 
-def catch_up(session: Session) -> None:
+def catch_up(session: BrokerSession) -> None:
     """Wait until the broker of this session has applied all that was committed when its quorum was described.
 
     Raise StaleMetadataError after some seconds, and UnreadableError if this client may not describe the quorum.

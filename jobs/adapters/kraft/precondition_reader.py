@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.kraft.cluster import Reassignments, refused
-from jobs.adapters.kraft.session import Session
+from jobs.adapters.kraft.session import BrokerSession
 from jobs.adapters.kraft.topics import (
     TOPIC_OVERRIDE,
     UNKNOWN_TOPIC,
@@ -45,7 +45,7 @@ reassignments of a large wave would never all be the same at once, because some 
 NOT_READ: Final = "it changed while it was read, or its reassignment is not listed"
 
 
-def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
+def read_partitions(session: BrokerSession, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
     """Read the topics and states of these partitions; the topics have an assignment for these partitions only."""
     restless = list(dict.fromkeys(keys))
     partitions = _partitions(restless, read_named_partitions(session, restless))
@@ -71,7 +71,7 @@ def _shown(partition: CurrentPartition) -> tuple[object, ...]:
     return topic.exists, topic_id, assigned, partition.content, partition.eligible, partition.last_known
 
 
-def read_operations(session: Session, operations: Sequence[Operation]) -> OperationState:
+def read_operations(session: BrokerSession, operations: Sequence[Operation]) -> OperationState:
     """Read what operations depend on: topics and their configs. KRaft stores no requests."""
     names = list(dict.fromkeys(operation.topic for operation in operations))
     topics, _ = read_named_topics(session, names, with_configs=True)
@@ -83,7 +83,7 @@ def read_operations(session: Session, operations: Sequence[Operation]) -> Operat
     )
 
 
-def read_reassignments(session: Session, live: Collection[int]) -> CurrentReassignments:
+def read_reassignments(session: BrokerSession, live: Collection[int]) -> CurrentReassignments:
     """Read all running reassignments, and their partitions."""
     moves = permitted_moves(session)
     not_understood = ["running reassignments (they are not listed)"] if moves is None else []
@@ -93,7 +93,7 @@ def read_reassignments(session: Session, live: Collection[int]) -> CurrentReassi
     return CurrentReassignments(targets, {}, partitions, dict.fromkeys(live), frozenset(), None, not_understood)
 
 
-def read_topic_overrides(session: Session, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
+def read_topic_overrides(session: BrokerSession, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
     """Read the overrides of topics, None for one that does not exist; raise RefusedReadError if not permitted."""
     overrides: dict[str, dict[str, str] | None] = {}
     if not topics:

@@ -56,7 +56,7 @@ class StaleMetadataError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class BrokerSession:
     """A connection to a broker."""
 
     send: TimedAsk
@@ -85,7 +85,7 @@ class Session:
         return self.send(request, REQUEST_SECONDS)
 
 
-def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: Callable[[Session], T]) -> T:
+def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: Callable[[BrokerSession], T]) -> T:
     """Return what `read` returns for the first broker that answers all its requests.
 
     `settings` come from `read_properties`. A broker for which `read` raises StaleMetadataError is used only if no
@@ -135,21 +135,21 @@ def _quorum_at(address: str, send: TimedAsk) -> "Quorum | int | str":
         ) from None
 
 
-def open_session(send: TimedAsk) -> Session:
+def open_session(send: TimedAsk) -> BrokerSession:
     """Return a session on a connection to a broker."""
     return _session(send, _describe_quorum(send))
 
 
-def _session(send: TimedAsk, described: "Quorum | int | str") -> Session:
+def _session(send: TimedAsk, described: "Quorum | int | str") -> BrokerSession:
     """Return a session; `described` is the quorum, the error code of a refusal, or why there is no answer."""
     if isinstance(described, Quorum):
-        return Session(send=send, quorum=described, quorum_fault=None, has_controller=True)
+        return BrokerSession(send=send, quorum=described, quorum_fault=None, has_controller=True)
     if isinstance(described, str):
-        return Session(send=send, quorum=None, quorum_fault=described, has_controller=False)
-    return Session(send=send, quorum=None, quorum_fault=refusal(described, "cluster"), has_controller=True)
+        return BrokerSession(send=send, quorum=None, quorum_fault=described, has_controller=False)
+    return BrokerSession(send=send, quorum=None, quorum_fault=refusal(described, "cluster"), has_controller=True)
 
 
-def describe_quorum(session: Session) -> Quorum | None:
+def describe_quorum(session: BrokerSession) -> Quorum | None:
     """Describe the quorum again, None if it cannot be described."""
     if session.quorum is None:
         return None

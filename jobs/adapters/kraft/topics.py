@@ -28,7 +28,7 @@ from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, NotPermittedError, Reassignments, RefusedReadError, read_moves
-from jobs.adapters.kraft.session import UNSUPPORTED, Session, StaleMetadataError
+from jobs.adapters.kraft.session import UNSUPPORTED, BrokerSession, StaleMetadataError
 from schemas.rows import Key, QuarantinedZnode
 
 PAGE_PARTITIONS: Final = 2_000
@@ -105,7 +105,7 @@ class KRaftTopicReading:
     """Topics of a share that are left out, because their replicas and reassignments are not of one moment."""
 
 
-def list_topics(session: Session) -> tuple[list[str], bool]:
+def list_topics(session: BrokerSession) -> tuple[list[str], bool]:
     """Return the names of all topics, and whether those are included that this client may not describe.
 
     ListConfigResources returns all names, and nothing else, to a client with DESCRIBE_CONFIGS on the cluster. Otherwise
@@ -122,7 +122,7 @@ def list_topics(session: Session) -> tuple[list[str], bool]:
     return sorted(row.name for row in _all_topics(session, None) if row.name is not None), False
 
 
-def has_at_most(session: Session, limit: int) -> bool:
+def has_at_most(session: BrokerSession, limit: int) -> bool:
     """Count partitions page by page, and stop above the limit."""
     counted = 0
     for topics in _pages(session, None):
@@ -132,7 +132,7 @@ def has_at_most(session: Session, limit: int) -> bool:
     return True
 
 
-def read_share(session: Session, names: Sequence[str], moves: Reassignments | None) -> KRaftTopicReading:
+def read_share(session: BrokerSession, names: Sequence[str], moves: Reassignments | None) -> KRaftTopicReading:
     """Read some topics with their configs; `moves` are the reassignments as listed before, None if they are unknown."""
     quarantine: list[QuarantinedZnode] = []
     topics = _read(session, names)
@@ -142,7 +142,7 @@ def read_share(session: Session, names: Sequence[str], moves: Reassignments | No
 
 
 def read_topics(
-    session: Session, names: Sequence[str] | None = None, more: Callable[[], Collection[str]] = frozenset
+    session: BrokerSession, names: Sequence[str] | None = None, more: Callable[[], Collection[str]] = frozenset
 ) -> KRaftTopicReading:
     """Read all topics, or those named, with their configs and reassignments.
 
@@ -156,7 +156,7 @@ def read_topics(
 
 
 def _reading(
-    session: Session,
+    session: BrokerSession,
     topics: Mapping[str, KRaftTopic],
     moves: Reassignments | None,
     quarantine: list[QuarantinedZnode],
@@ -178,7 +178,7 @@ def _reading(
 
 
 def read_named_topics(
-    session: Session, names: Sequence[str], *, with_configs: bool
+    session: BrokerSession, names: Sequence[str], *, with_configs: bool
 ) -> tuple[dict[str, KRaftTopic], Reassignments | None]:
     """Read these topics, and all running reassignments; None if those are not listed.
 
@@ -191,7 +191,7 @@ def read_named_topics(
     return topics, moves
 
 
-def read_named_partitions(session: Session, keys: Collection[Key]) -> dict[str, KRaftTopic]:
+def read_named_partitions(session: BrokerSession, keys: Collection[Key]) -> dict[str, KRaftTopic]:
     """Read these partitions and their running reassignments; their topics are returned without other partitions.
 
     What else the cluster has, or moves, is not read: a large plan is read in portions while much of it is moving.
@@ -203,7 +203,7 @@ def read_named_partitions(session: Session, keys: Collection[Key]) -> dict[str, 
 
 
 def _read_untorn(
-    session: Session,
+    session: BrokerSession,
     names: Sequence[str] | None,
     list_moves: Callable[[], Reassignments | None],
     keys: frozenset[Key] | None = None,
@@ -240,7 +240,7 @@ def _moves_when_read(
     return earlier | {key: move for key, move in latest.items() if key[0] in torn}
 
 
-def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> Reassignments | None:
+def permitted_moves(session: BrokerSession, keys: Iterable[Key] | None = None) -> Reassignments | None:
     """Return the running reassignments, for all or some partitions; None if this client may not list them.
 
     Raise StaleMetadataError for any other refusal, as of a controller that was just replaced; then try again.
@@ -259,7 +259,7 @@ def torn_between(before: Reassignments | None, after: Reassignments | None) -> s
     return {key[0] for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
 
-def listed_moves(session: Session, quarantine: list[QuarantinedZnode]) -> Reassignments | None:
+def listed_moves(session: BrokerSession, quarantine: list[QuarantinedZnode]) -> Reassignments | None:
     """Return the running reassignments; None if they are not listed, which is a row of QUARANTINE."""
     try:
         return read_moves(session)
@@ -269,7 +269,7 @@ def listed_moves(session: Session, quarantine: list[QuarantinedZnode]) -> Reassi
 
 
 def _pages(
-    session: Session, names: Sequence[str] | None, span: tuple[Key, Key] | None = None
+    session: BrokerSession, names: Sequence[str] | None, span: tuple[Key, Key] | None = None
 ) -> Iterator[Sequence[Any]]:
     """Yield pages of topics; one response of all topics from a broker that does not know pages.
 
@@ -301,13 +301,15 @@ def _pages(
             return
 
 
-def _all_topics(session: Session, names: Sequence[str] | None) -> Sequence[Any]:
+def _all_topics(session: BrokerSession, names: Sequence[str] | None) -> Sequence[Any]:
     requests = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     topics: Sequence[Any] = session.ask(MetadataRequest(topics=requests, allow_auto_topic_creation=False)).topics
     return topics
 
 
-def _read(session: Session, names: Sequence[str] | None, keys: frozenset[Key] | None = None) -> dict[str, KRaftTopic]:
+def _read(
+    session: BrokerSession, names: Sequence[str] | None, keys: frozenset[Key] | None = None
+) -> dict[str, KRaftTopic]:
     """Read topics by name, or only these partitions of them; a topic that does not exist is left out."""
     read: dict[str, KRaftTopic] = {}
     if names is not None and not names:
@@ -430,7 +432,7 @@ def _partition_table(rows: Sequence[KRaftPartition]) -> pa.Table:
 
 
 def _with_configs(
-    session: Session, topics: Mapping[str, KRaftTopic], quarantine: list[QuarantinedZnode]
+    session: BrokerSession, topics: Mapping[str, KRaftTopic], quarantine: list[QuarantinedZnode]
 ) -> dict[str, KRaftTopic]:
     """Read the overrides of topics; a topic deleted since is left out."""
     kept = {name: row for name, row in topics.items() if row.fault is not None}

@@ -165,7 +165,7 @@ class Relay:
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class ClientConnection:
     """A connection, and what is known about its client."""
 
     context: ConnectionContext

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Final
 
 from jobs.adapters.request_server.api_handler import ApiHandler
-from jobs.adapters.request_server.connection import Connection, ConnectionContext
+from jobs.adapters.request_server.connection import ClientConnection, ConnectionContext
 from jobs.adapters.request_server.connection_quotas import (
     CLIENT_SHARE,
     FEW_CONNECTIONS,
@@ -138,18 +138,18 @@ class RequestServer:
         if not context.quotas.make_room(address):
             writer.close()
             return
-        connection = Connection(context, binding, address, reader, writer)
+        connection = ClientConnection(context, binding, address, reader, writer)
         context.quotas.opened(connection)
         task = self._loop.create_task(self._serve(connection))
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, connection))
 
-    def _ended(self, connection: Connection, task: asyncio.Task[None]) -> None:
+    def _ended(self, connection: ClientConnection, task: asyncio.Task[None]) -> None:
         connection.close()  # a task that is cancelled before it begins closes nothing
         self._tasks.discard(task)
         connection.context.quotas.ended(connection)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: ClientConnection) -> None:
         """Answer the requests of a connection until it ends."""
         address = connection.address
         try:

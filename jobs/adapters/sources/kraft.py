@@ -27,7 +27,7 @@ from jobs.adapters.kraft.cluster import (
     request_rows,
 )
 from jobs.adapters.kraft.fresh_reads import await_applied, catch_up
-from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker
+from jobs.adapters.kraft.session import BrokerSession, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
     KRaftTopicReading,
     has_at_most,
@@ -89,7 +89,7 @@ class KRaftSource:
     def read_driver_metadata(self, small_partitions: int) -> DriverReading:
         """Read brokers, quorum, requests and dynamic settings of all brokers."""
 
-        def read(session: Session) -> DriverReading:
+        def read(session: BrokerSession) -> DriverReading:
             metadata = self._metadata(session, _running(session))
             is_small = has_at_most(session, small_partitions)
             return DriverReading(metadata=metadata, is_small=is_small, settings=_config_defaults(session))
@@ -119,7 +119,7 @@ class KRaftSource:
         Brokers that do not catch up with the quorum are left out.
         """
 
-        def read(session: Session) -> Shares:
+        def read(session: BrokerSession) -> Shares:
             quarantine: list[QuarantinedZnode] = []
             names, is_complete = list_topics(session)
             brokers = [row for row in read_cluster(session, self._protocol)[1] if row.is_live]
@@ -149,7 +149,7 @@ class KRaftSource:
         first = number % max(1, len(shares.addresses))
         addresses = [*shares.addresses[first:], *shares.addresses[:first], *bootstrap_addresses(self.bootstrap_servers)]
 
-        def read(session: Session) -> KRaftTopicReading:
+        def read(session: BrokerSession) -> KRaftTopicReading:
             if session.has_controller and shares.committed is not None:
                 await_applied(session.ask, shares.committed)
             return read_share(session, names, moves if session.has_controller else None)
@@ -163,7 +163,7 @@ class KRaftSource:
         """
         started = time.perf_counter()
 
-        def read(session: Session) -> Rows | None:
+        def read(session: BrokerSession) -> Rows | None:
             after = None if shares.moves is None else _running(session)
             listed = {name for names in shares.topics for name in names}
             again = sorted(torn_between(shares.moves, after).intersection(listed).union(torn))
@@ -174,7 +174,7 @@ class KRaftSource:
     def read_live(self, topic: str | None, columns: Sequence[str]) -> LiveReading:
         """Read the live state of all topics or one."""
 
-        def read(session: Session) -> tuple[ClusterMetadata, KRaftTopicReading, dict[str, str | None] | str]:
+        def read(session: BrokerSession) -> tuple[ClusterMetadata, KRaftTopicReading, dict[str, str | None] | str]:
             reading = self._topics(session, topic)
             return self._metadata(session, reading.moves), reading, _default_rates(session)
 
@@ -207,14 +207,14 @@ class KRaftSource:
     def _protocol(self) -> str:
         return self._settings.get("security_protocol", "PLAINTEXT")
 
-    def _read(self, read: Callable[[Session], T]) -> T:
+    def _read(self, read: Callable[[BrokerSession], T]) -> T:
         """Return what `read` returns for a broker that knows all that was committed before this call.
 
         If no broker at the given addresses catches up in time, one is read that has not; like one without contact to
         the quorum's leader, it leaves unknown what may have changed.
         """
 
-        def read_current(session: Session) -> T:
+        def read_current(session: BrokerSession) -> T:
             if session.quorum is not None:
                 catch_up(session)
             return read(session)
@@ -228,7 +228,7 @@ class KRaftSource:
         )
         return [row for row in brokers if row.broker_id in answers]
 
-    def _topics(self, session: Session, topic: str | None = None) -> KRaftTopicReading:
+    def _topics(self, session: BrokerSession, topic: str | None = None) -> KRaftTopicReading:
         """Read topics, and name those that this client may not describe."""
         hidden: list[QuarantinedZnode] = []
 
@@ -242,7 +242,7 @@ class KRaftSource:
         reading.quarantine.extend(hidden)
         return reading
 
-    def _metadata(self, session: Session, moves: Reassignments) -> ClusterMetadata:
+    def _metadata(self, session: BrokerSession, moves: Reassignments) -> ClusterMetadata:
         cluster_id, brokers = read_cluster(session, self._protocol)
         quorum = session.quorum
         fault = session.quorum_fault
@@ -261,7 +261,7 @@ class KRaftSource:
 
     def _read_rates(self, brokers: Sequence[Broker]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         """Return the throttle rates of brokers, and why others are unknown, by broker id."""
-        answers, reasons = ask_brokers(brokers, self._settings, RATES_SECONDS, own_rates)
+        answers, reasons = ask_brokers(brokers, self._settings, RATES_SECONDS, read_throttle_rates)
         rates = {str(broker): own for broker, own in answers.items() if own}
         return rates, {f"broker {broker}": reason for broker, reason in reasons.items()}
 
@@ -308,7 +308,7 @@ def bootstrap_addresses(text: str) -> list[str]:
     return addresses
 
 
-def _running(session: Session) -> Reassignments:
+def _running(session: BrokerSession) -> Reassignments:
     """Return the running reassignments; none if they are not listed, which the reading of topics reports."""
     try:
         return read_moves(session)
@@ -316,7 +316,7 @@ def _running(session: Session) -> Reassignments:
         return {}
 
 
-def _config_defaults(session: Session) -> ConfigDefaults:
+def _config_defaults(session: BrokerSession) -> ConfigDefaults:
     """Return the dynamic settings of all brokers; without them, what brokers do not report themselves is assumed."""
     try:
         settings = read_default_settings(session, [*KAFKA_DEFAULTS])
@@ -325,14 +325,14 @@ def _config_defaults(session: Session) -> ConfigDefaults:
     return ConfigDefaults(defaults=KRAFT_DEFAULTS, overrides={None: settings})
 
 
-def _default_rates(session: Session) -> dict[str, str | None] | str:
+def _default_rates(session: BrokerSession) -> dict[str, str | None] | str:
     try:
         return read_default_settings(session, [*RATES])
     except RefusedReadError as error:
         return str(error)
 
 
-def own_rates(ask: Ask, broker: Broker) -> dict[str, str]:
+def read_throttle_rates(ask: Ask, broker: Broker) -> dict[str, str]:
     """Return the throttle rates that are set for one broker only."""
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(broker.broker_id), [*RATES])])
     (result,) = ask(request).results

@@ -81,7 +81,7 @@ class ZnodeRequests:
     def _place_all(self, path: str, partitions: Sequence[TopicPartition], recheck: RecheckPartitions) -> None:
         with self.session.connected() as client:
             use_kafka_acl(client)
-            for chunk in chunks(partitions, MAX_REQUEST_BYTES):
+            for chunk in split_reassignments(partitions, MAX_REQUEST_BYTES):
                 due = recheck(chunk)
                 if due:
                     _place(client, path, encode_partitions(due))
@@ -186,10 +186,10 @@ def _replacement(client: KazooClient, checked: Mapping[str, int], version: int |
     return multi
 
 
-def chunks(partitions: Sequence[TopicPartition], max_bytes: int) -> Iterator[list[TopicPartition]]:
+def split_reassignments(partitions: Sequence[TopicPartition], max_bytes: int) -> Iterator[list[TopicPartition]]:
     """Split partitions, in their order, into requests of at most `max_bytes` each.
 
-    >>> [len(chunk) for chunk in chunks([TopicPartition("t", number) for number in range(5)], 100)]
+    >>> [len(chunk) for chunk in split_reassignments([TopicPartition("t", number) for number in range(5)], 100)]
     [2, 2, 1]
     """
     chunk: list[TopicPartition] = []

@@ -24,7 +24,7 @@ from schemas.znode_codecs import (
     FORBIDDEN,
     FORBIDDEN_REASON,
     BrokerRegistration,
-    Controller,
+    ControllerRegistration,
     MalformedZnodeError,
     TopicPartition,
     decode_broker,
@@ -64,7 +64,7 @@ T = TypeVar("T")
 class ClusterState:
     """A cluster's small state; `epoch_version` is -1 and `epoch` is 0 before the first controller."""
 
-    controller: Controller
+    controller: ControllerRegistration
     controller_version: int | None
     controller_owner: int
     epoch: int
@@ -124,7 +124,7 @@ _SAFE_TO_DELETE: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}
 """Znodes that Kafka's controller creates again, or whose request can be submitted again."""
 
 
-def quarantined(znode: Znode, reason: str, *, hide_data: bool = False) -> QuarantinedZnode:
+def quarantine_row(znode: Znode, reason: str, *, hide_data: bool = False) -> QuarantinedZnode:
     """Return the row of a znode that could not be decoded; its data is hidden if it may contain secrets."""
     effect = impact_of(znode.path, znode.data)
     return QuarantinedZnode(
@@ -156,7 +156,7 @@ class _Quarantine(list[QuarantinedZnode]):
         try:
             return decode(znode.data) if znode.stat is not None else otherwise
         except MalformedZnodeError as error:
-            self.append(quarantined(znode, str(error)))
+            self.append(quarantine_row(znode, str(error)))
             return otherwise
 
 
@@ -193,11 +193,11 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
         if znode.stat is None or is_new_block or znode.path in quarantined_paths:
             continue
         if impact_of(znode.path, znode.data):
-            quarantine.append(quarantined(znode, "Kafka's controller cannot read it, or its name"))
+            quarantine.append(quarantine_row(znode, "Kafka's controller cannot read it, or its name"))
     for znode in _quotas_and_credentials(client):
         if impact_of(znode.path, znode.data):
             reason = "Kafka cannot read it: a value under config is not a string"
-            quarantine.append(quarantined(znode, reason, hide_data=True))
+            quarantine.append(quarantine_row(znode, reason, hide_data=True))
 
 
 def _quotas_and_credentials(client: KazooClient) -> Iterator[Znode]:
@@ -270,7 +270,7 @@ def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterSta
     epoch = read(client, CONTROLLER_EPOCH)
     controller = read(client, CONTROLLER)
     cluster_id, migration = read_permitted(client, [CLUSTER_ID, MIGRATION])
-    registered = quarantine.decoded(controller, decode_controller, Controller(NO_CONTROLLER, -1))
+    registered = quarantine.decoded(controller, decode_controller, ControllerRegistration(NO_CONTROLLER, -1))
     owner = controller.stat.ephemeralOwner if controller.stat else 0
     return ClusterState(
         controller=registered,
@@ -289,7 +289,7 @@ def _kraft_controller(migration: Znode, quarantine: _Quarantine) -> int:
     return quarantine.decoded(migration, decode_migration, -1 if migration.stat is None else _UNREADABLE_CONTROLLER)
 
 
-def _migration(controller: Znode, registered: Controller, kraft_controller: int) -> str | None:
+def _migration(controller: Znode, registered: ControllerRegistration, kraft_controller: int) -> str | None:
     """Describe the sign of a migration to KRaft, None if there is none."""
     if kraft_controller == _UNREADABLE_CONTROLLER:
         return f"{MIGRATION} exists and could not be decoded"
@@ -330,7 +330,7 @@ def _brokers(znodes: Iterable[Znode], quarantine: _Quarantine) -> Iterator[Broke
             yield _broker(int(name), znode, quarantine)
         else:
             reason = f"{name[:300]!r} is no broker id: a number up to {_LARGEST_ID} was expected"
-            quarantine.append(quarantined(znode, reason))
+            quarantine.append(quarantine_row(znode, reason))
 
 
 def _is_broker_id(name: str) -> bool:
@@ -435,7 +435,7 @@ def _partition_requests(
     requests, unread = quarantine.decoded(znode, read_partitions, nothing)
     reason = ignored_reassignment(znode.data) if kind is RequestKind.REASSIGN and requests else None
     if reason or unread:
-        quarantine.append(quarantined(znode, "; ".join([*([ignored_by_kafka(reason)] if reason else []), *unread])))
+        quarantine.append(quarantine_row(znode, "; ".join([*([ignored_by_kafka(reason)] if reason else []), *unread])))
     if znode.stat is not None and not requests and znode.data is not FORBIDDEN:
         empty.append(_empty_requests(znode, quarantine))
     for request in requests:

@@ -34,7 +34,7 @@ from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, m
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_signs import refuse_migration
 from jobs.core.option_places import conf_section
-from jobs.core.signals import interrupted
+from jobs.core.signals import is_interrupted
 from schemas import reasons
 from schemas.enums import NO_CONTROLLER
 from schemas.znode_codecs import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
@@ -162,7 +162,7 @@ class Controllership:
 
     def stop_reason(self, max_hold: float) -> str | None:
         """Return why no further writes may start, None while `max_hold` seconds are not over and no signal came."""
-        if interrupted():
+        if is_interrupted():
             return reasons.INTERRUPTED_BEFORE.render()
         return reasons.OVER_MAX_HOLD.render(seconds=f"{max_hold:g}") if self.held() > max_hold else None
 
@@ -324,7 +324,7 @@ def _wait_until_free(
         if not announced:
             notify(_waiting_message(client, controller_id, release_timeout))
         announced = True
-        if interrupted():
+        if is_interrupted():
             raise KeyboardInterrupt
         time.sleep(0.2)
 

@@ -37,7 +37,7 @@ def announce_resident(client: KazooClient, holder: LeaseHolder) -> bool:
     return True
 
 
-def resident(client: KazooClient) -> LeaseHolder | None:
+def read_resident_controller(client: KazooClient) -> LeaseHolder | None:
     """Return the resident controller, None if there is none, for example because Kafka's controller is active.
 
     Raise RefusedError if its announcement cannot be decoded.
@@ -87,7 +87,7 @@ def withdraw(client: KazooClient, plan_id: str, version: int) -> bool:
     return _delete(client, path_of(plan_id), version)
 
 
-def submitted(client: KazooClient) -> list[Znode]:
+def read_submissions(client: KazooClient) -> list[Znode]:
     """Return the znodes in /surveyor/plans in the order of their names; those that an ACL hides have no stat."""
     pending = [(path_of(name), client.get_async(path_of(name))) for name in children(client, PLANS) or ()]
     znodes = []

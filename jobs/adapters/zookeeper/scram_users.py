@@ -18,10 +18,10 @@ from schemas.znode_codecs import read_config
 USERS: Final = "/config/users"
 
 
-def sanitized(user: str) -> str:
+def sanitize(user: str) -> str:
     """Return the name of a user's znode, as `Sanitizer.sanitize` encodes it: only letters, digits, "-_." stay.
 
-    >>> sanitized("CN=a ~b*+")
+    >>> sanitize("CN=a ~b*+")
     'CN%3Da%20%7Eb%2A%2B'
     """
     return quote(user, safe="").replace("~", "%7E")  # quote never encodes "~", Java's URLEncoder does
@@ -32,7 +32,7 @@ def scram_credential(client: KazooClient, user: str, mechanism: str) -> ScramCre
 
     Raise UnreadableError if an ACL forbids reading it, as in a cluster with zookeeper.set.acl=true.
     """
-    znode = with_retries(lambda: read(client, f"{USERS}/{sanitized(user)}"))
+    znode = with_retries(lambda: read(client, f"{USERS}/{sanitize(user)}"))
     config, _ = ({}, ()) if znode.data is None else read_config(znode.data)
     text = (config or {}).get(mechanism)
     return None if text is None else decode_credential(text)

@@ -86,7 +86,7 @@ ZNODES: Final = StructType(
 
 
 @dataclass
-class Names(InputPartition):
+class NameBatch(InputPartition):
     """The first-level znodes that one task reads; `number` is the index of the task."""
 
     number: int
@@ -127,19 +127,19 @@ class _Reader(DataSourceReader):
         with connected(self.endpoint) as client:
             return self.shares(client)
 
-    def shares(self, client: KazooClient) -> list[Names]:
+    def shares(self, client: KazooClient) -> list[NameBatch]:
         """List the children of `path`, and divide them among the tasks."""
         names = with_retries(lambda: self.list_names(client))
         size = ZNODES_PER_TASK if self.tasks is None else max(1, ceil(len(names) / self.tasks))
         shares = [tuple(names[start : start + size]) for start in range(0, len(names), size)] or [()]
-        return [Names(number, share) for number, share in enumerate(shares)]
+        return [NameBatch(number, share) for number, share in enumerate(shares)]
 
     def list_names(self, client: KazooClient) -> list[str]:
         sync(client)
         return children(client, self.path or "/") or []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, Names) or not partition.names:
+        if not isinstance(partition, NameBatch) or not partition.names:
             return
         with gc_paused(), connected(self.endpoint, first_server=partition.number) as client:
             with_retries(lambda: sync(client))

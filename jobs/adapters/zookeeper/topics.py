@@ -15,7 +15,7 @@ from typing import Final
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
+from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantine_row
 from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
@@ -172,8 +172,8 @@ def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
         numbers = {child for child in orphans if child.isdecimal() and str(int(child)) == child}
         unread |= {number for number in map(int, numbers) if number <= _LARGEST_PARTITION}
         orphans = [child for child in orphans if child not in numbers]
-    quarantine = [quarantined(config, "; ".join(unread_settings))] if unread_settings else []
-    quarantine += [quarantined(znode, reason)] if reason else []
+    quarantine = [quarantine_row(config, "; ".join(unread_settings))] if unread_settings else []
+    quarantine += [quarantine_row(znode, reason)] if reason else []
     return _Topic(info, assignment, frozenset(unread), orphans, quarantine)
 
 
@@ -197,7 +197,7 @@ def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Partiti
         except MalformedZnodeError as error:
             epoch = controller_epoch_of(znode.data)
             partition = replace(assigned, understood=False, state_version=znode.version, controller_epoch=epoch)
-            quarantine.append(quarantined(znode, str(error)))
+            quarantine.append(quarantine_row(znode, str(error)))
         partitions.append(partition)
         torn |= _is_torn(partition)
     for orphan in topic.orphans:
@@ -205,7 +205,7 @@ def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Partiti
         if znode.stat is not None:
             torn = True
             reason = f"a state without a topic: {TOPICS}/{topic.info.topic} assigns no partition {orphan}"
-            quarantine.append(quarantined(znode, reason))
+            quarantine.append(quarantine_row(znode, reason))
     return partitions, quarantine, torn
 
 

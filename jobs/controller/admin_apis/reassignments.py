@@ -28,7 +28,7 @@ from planner.reassignment.reassignment_status import ReassignmentStatus, status_
 from schemas import reasons
 from schemas.enums import RequestKind
 from schemas.partition_info import PartitionInfo
-from schemas.replica_assignment import is_broker_list, without
+from schemas.replica_assignment import difference, is_broker_list
 from schemas.rows import Key
 from schemas.znode_codecs import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 
@@ -89,7 +89,7 @@ def _refusal(api_context: AdminApiContext, key: Key, replicas: Sequence[int] | N
         return None if row.is_being_reassigned or key in api_context.context.requested(RequestKind.REASSIGN) else none
     if not is_broker_list(replicas):
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, reasons.NOT_BROKER_IDS.render(replicas=replicas))
-    if dead := without(replicas, {*api_context.context.live}):
+    if dead := difference(replicas, {*api_context.context.live}):
         message = reasons.BROKERS_NOT_ALIVE.render(dead=dead) + reasons.ALIVE_ARE.render(live=api_context.context.live)
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
     return None

@@ -25,9 +25,9 @@ from jobs.execution.admin.controller_client import ControllerClient, request_cha
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.running_waves import (
     PREVIOUS_WAVE_SECONDS,
+    count_moving,
     make_poll_hook,
-    moving_among,
-    moving_of,
+    moving_partitions,
     recheck_wave,
     record_concurrent_changes,
     resume_hint,
@@ -169,7 +169,7 @@ class AdminCommit:
         """The changes of the plan that are moving now; None if the cluster cannot be read."""
         try:
             with self.cluster.reading() as reader:
-                return moving_of(reader, self.commit_log.plan)
+                return moving_partitions(reader, self.commit_log.plan)
         except SurveyorError as error:
             self.report(events.MovesUnknown(str(error)))
             return None
@@ -229,7 +229,7 @@ class AdminCommit:
             return
         with self.cluster.reading() as reader:
             candidates = [move for move in self._moves if move.place not in self._idle]
-            moving = moving_among(reader, candidates)
+            moving = count_moving(reader, candidates)
             self._idle.update(move.place for move in candidates)
             self._idle.difference_update(move.place for move in [*moving, *upcoming])
             moves = [*moving, *upcoming]
@@ -269,7 +269,7 @@ def end_throttle(
 ) -> None:
     """Remove a plan's throttle if none of its replicas still move; otherwise report that it stays."""
     plan_id = plan.plan_id
-    moving = moving_of(reader, plan)
+    moving = moving_partitions(reader, plan)
     if moving:
         report(events.ThrottleKept(plan_id, len({move.key for move in moving})))
     elif throttler is None:
@@ -287,7 +287,7 @@ def maintain_throttle(
         refuse_other_cluster(plan, state, settings.address, settings.address_option)
         with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
             throttler = LeaseGuardedAdmin(admin, lease)
-            moving = moving_of(reader, plan)
+            moving = moving_partitions(reader, plan)
             if moving and rate is not None:
                 refuse_edited(plan)  # the plan determines what is throttled
                 set_throttle(settings.warehouse, reader, throttler, plan.plan_id, moving, rate, report=report)

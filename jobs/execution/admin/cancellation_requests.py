@@ -132,7 +132,7 @@ class CancellationRequests:
         return {key for key, code in self._codes.items() if code not in _DONE_CODES}
 
     @property
-    def hopeless(self) -> set[Key]:
+    def unsafe_partitions(self) -> set[Key]:
         """Partitions whose state does not change because of their request."""
         return self.refused.union(self._failed)
 

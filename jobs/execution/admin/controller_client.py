@@ -335,13 +335,13 @@ def _shown(cluster: ClusterConnection, changes: Sequence[PlanRow], seconds: floa
     tasks, partition_changes = operations_among(changes), changes_among(changes)
     with cluster.reading() as reader:
 
-        def received() -> list[Key]:
+        def await_receipt() -> list[Key]:
             _, of_changes = read_and_judge(reader, partition_changes)
             _, of_operations = judge_operations(tasks, reader.read_operations(tasks))
             outcomes = [*of_changes, *of_operations]
             return [outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED]
 
-        return _wait_until_seen(received, len(changes), seconds)
+        return _wait_until_seen(await_receipt, len(changes), seconds)
 
 
 def _wait_until_seen(received: Callable[[], list[Key]], count: int, seconds: float) -> list[Key]:

@@ -94,12 +94,12 @@ def read_statuses(
     return list(reassignment_statuses(changes, requested, reader.read_current(changes)))
 
 
-def moving_of(reader: ClusterReader, plan: Plan) -> list[Change]:
+def moving_partitions(reader: ClusterReader, plan: Plan) -> list[Change]:
     """Read which changes of a plan are moving now."""
-    return moving_among(reader, reassignments_of(plan))
+    return count_moving(reader, reassignments_of(plan))
 
 
-def moving_among(reader: ClusterReader, moves: Sequence[Change]) -> list[Change]:
+def count_moving(reader: ClusterReader, moves: Sequence[Change]) -> list[Change]:
     """Read which of these reassignments are moving now."""
     if not moves:
         return []

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from jobs.adapters.cluster_connections.interface import ClusterReader, CurrentOverrides
-from jobs.adapters.delta.warehouse import Warehouse, quoted
+from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.console_output import commit_events as events
 from jobs.console_output.commit_events import Report
 from jobs.core.errors import SurveyorError
@@ -172,7 +172,7 @@ def _row(plan_id: str, resource: Resource, name: str, current: CurrentOverrides)
 
 
 def _store(warehouse: Warehouse, plan_id: str, rows: Iterable[ThrottledConfig]) -> None:
-    warehouse.replace(_TABLE, rows, f"plan_id = {quoted(plan_id)}")
+    warehouse.replace(_TABLE, rows, f"plan_id = {quote_identifier(plan_id)}")
 
 
 def _apply(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> None:

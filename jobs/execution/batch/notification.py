@@ -25,7 +25,7 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.console_output.commit_events import BrokersNotified, EpochRaised, Report, StatesVerified
 from jobs.core.errors import FencedError, SurveyorError
-from jobs.core.signals import interrupted
+from jobs.core.signals import is_interrupted
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.rows import Broker, Change
 from schemas.text import broker_list, join_ids, partition_name, pluralise
@@ -56,7 +56,7 @@ class HoldBudget:
 
     def seconds_left(self, control: Controllership) -> float:
         """Return the seconds left for notifying brokers."""
-        return 0.0 if interrupted() else self.max_hold - control.held()
+        return 0.0 if is_interrupted() else self.max_hold - control.held()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class NotificationResult:
     def failure_reason(self, responses: BrokerResponses) -> str | None:
         """Explain why no affected broker has accepted the notification; None if at least one has."""
         if self.hold_expired:
-            cause = "interrupted" if interrupted() else "--max-hold was over"
+            cause = "interrupted" if is_interrupted() else "--max-hold was over"
             return f"{cause} before the brokers could be notified"
         if not self.affected_brokers or self.affected_brokers & set(responses.accepted):
             return None

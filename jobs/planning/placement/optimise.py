@@ -32,12 +32,12 @@ from planner.placement.types import (
     MAX_ROWS_NAMED,
     NO_BROKER,
     Bools,
-    Brokers,
     Ints,
-    Partitions,
     Placement,
+    PlacementBrokers,
     PlacementError,
     PlacementGoal,
+    PlacementPartitions,
 )
 from planner.placement.waves import WaveLimits, Waves, cut_into_waves, fewest_waves
 from schemas import reasons
@@ -154,7 +154,7 @@ class _Solution:
     """A placement with the names of its rows; `barred` are requested rows that stay unchanged."""
 
     cluster: NamedPartitions
-    brokers: Brokers
+    brokers: PlacementBrokers
     placement: Placement
     barred: Ints
     elects: bool = False
@@ -173,7 +173,7 @@ class _Solution:
 
 
 def _place(
-    brokers: Brokers, cluster: NamedPartitions, goal: PlacementGoal, concerned: Bools
+    brokers: PlacementBrokers, cluster: NamedPartitions, goal: PlacementGoal, concerned: Bools
 ) -> tuple[Placement, list[PlacementError]]:
     """Place what can be placed; also return the errors of the partitions that are not moved.
 
@@ -226,12 +226,14 @@ def _with_reason(topic: pa.Array, partition: pa.Array, code: str, reason: str) -
     return pa.table({"topic": topic, "partition": partition, **columns})
 
 
-def _concerned_brokers(unknown: AbstractSet[int], partitions: Partitions, placement: Placement) -> list[int]:
+def _concerned_brokers(unknown: AbstractSet[int], partitions: PlacementPartitions, placement: Placement) -> list[int]:
     """Return the brokers that hold a replica of a changed partition."""
     return sorted(unknown & set(np.unique(partitions.replicas[placement.changed]).tolist()))
 
 
-def _brokers(tables: PlanningTables, request: PlacementRequest, partitions: Partitions) -> tuple[Brokers, set[int]]:
+def _brokers(
+    tables: PlanningTables, request: PlacementRequest, partitions: PlacementPartitions
+) -> tuple[PlacementBrokers, set[int]]:
     """Return all brokers that are registered or hold a replica, and the brokers without a known rack.
 
     A dead broker is in the rack in which it was last seen. If no broker has a rack, none counts as unknown.
@@ -246,7 +248,7 @@ def _brokers(tables: PlanningTables, request: PlacementRequest, partitions: Part
     all_registered = rows_as_of(tables.warehouse, tables.snapshot, Broker)
     rack_by_broker = rack_of_each(all_registered, brokers_last_seen(tables.warehouse, tables.snapshot))
     racks = rack_by_broker if request.rack_aware else {}
-    brokers = Brokers(
+    brokers = PlacementBrokers(
         ids=np.array(ids, dtype=np.int64),
         racks=tuple(racks.get(broker) for broker in ids),
         live=np.array([broker in live for broker in ids]),
@@ -276,7 +278,7 @@ def _refuse_unknown(request: PlacementRequest, known_brokers: list[int], log: Lo
     log(f"surveyor: {reason}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
 
 
-def _concerned(partitions: Partitions, request: PlacementRequest) -> Bools:
+def _concerned(partitions: PlacementPartitions, request: PlacementRequest) -> Bools:
     """Return the rows that the request concerns: all, or those on brokers to be emptied."""
     if not request.emptied:
         return np.ones(len(partitions.topic), dtype=bool)

@@ -21,8 +21,8 @@ from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, UnreadMetadat
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of, unread_in
 from jobs.runtime.console import LogLine
-from planner.placement.replica_arrays import is_in_row, padded
-from planner.placement.types import NO_BROKER, Bools, Ints, Partitions
+from planner.placement.replica_arrays import is_in_row, pad_rows
+from planner.placement.types import NO_BROKER, Bools, Ints, PlacementPartitions
 from schemas.enums import NO_LEADER
 from schemas.rows import Topic
 
@@ -81,7 +81,7 @@ class NamedPartitions:
     """
 
     names: pa.Table
-    partitions: Partitions
+    partitions: PlacementPartitions
     barred: Bools
     leader: Ints
 
@@ -104,7 +104,7 @@ def read_partitions(tables: PlanningTables, scope: Scope) -> NamedPartitions:
     place_of = np.argsort(np.argsort(np.array(names, dtype=object)))
     return NamedPartitions(
         names=rows.select(["topic", "partition"]),
-        partitions=Partitions(
+        partitions=PlacementPartitions(
             topic=place_of[number].astype(np.int64),
             partition=rows["partition"].to_numpy().astype(np.int64),
             replicas=replicas,
@@ -187,7 +187,7 @@ def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
 def lists_of(replicas: pa.ChunkedArray) -> Ints:
     """Return lists of brokers, one row per partition, padded with NO_BROKER."""
     lists = replicas.combine_chunks().cast(pa.list_(pa.int64()))
-    return padded(lists.offsets.to_numpy(), lists.values.to_numpy())
+    return pad_rows(lists.offsets.to_numpy(), lists.values.to_numpy())
 
 
 def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, snapshot_id: int) -> None:

@@ -27,7 +27,7 @@ from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.planning.planning_tables import PlanningTables
 from jobs.runtime.console import LogLine
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
-from planner.placement.types import NO_BROKER, Ints, Partitions
+from planner.placement.types import NO_BROKER, Ints, PlacementPartitions
 from schemas.text import MAX_PARTITIONS_NAMED
 
 UNKNOWN_SIZE: Final = -1
@@ -109,7 +109,7 @@ def fill_unknown(sizes: Ints, topic: Ints) -> tuple[Ints, int]:
     return np.where(has, sizes, means[topic]), int((~has).sum())
 
 
-def digest(weights: Ints, partitions: Partitions) -> str:
+def digest(weights: Ints, partitions: PlacementPartitions) -> str:
     """Hash the weights in the order of topic and partition, independent of the order they were read in."""
     ordered = weights[np.lexsort((partitions.partition, partitions.topic))]
     return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGEST_LENGTH]
@@ -154,7 +154,7 @@ def _max_by_row(rows: Ints, sizes: Ints, count: int) -> Ints:
     return largest
 
 
-def _refuse_too_large(weights: Ints, partitions: Partitions) -> None:
+def _refuse_too_large(weights: Ints, partitions: PlacementPartitions) -> None:
     replicas = (partitions.replicas != NO_BROKER).sum(axis=1)
     if float((weights.astype(np.float64) * replicas).sum()) > MAX_CLUSTER_BYTES:
         raise RefusedError(

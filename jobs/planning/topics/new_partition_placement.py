@@ -22,7 +22,7 @@ from planner.topics.assignment import (
     assign_simple,
     partition_ids,
 )
-from planner.topics.crowding import crowding, least_crowding
+from planner.topics.crowding import least_crowding, max_per_rack
 from schemas.rows import Broker, Row
 
 KAFKA: Final = "kafka"
@@ -95,7 +95,7 @@ def crowded(assigned: DataFrame, brokers: Sequence[Broker], instead: str) -> dic
     found = Counter[tuple[int, int]]()
     for replicas, count in assigned.groupBy("replicas").count().collect():
         least = least_crowding(len(replicas), racks, ids)
-        most = crowding(replicas, racks)
+        most = max_per_rack(replicas, racks)
         if most > least:
             found[most, least] += count
     if not found:

@@ -16,7 +16,7 @@ from schemas.rows import Row
 _BROKER_BITS: Final = 32
 
 
-def in_arrow(table: str, rows: Iterable[AnyRow]) -> pa.Table:
+def plan_in_arrow(table: str, rows: Iterable[AnyRow]) -> pa.Table:
     """Convert rows to a table in the schema of `table`; absent columns are null."""
     return pa.Table.from_pylist([columns_of(row) for row in rows], schema=schema_of(table))
 
@@ -27,7 +27,7 @@ def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:
         "plan_id": plan_id_of(header, {table: by_topic(table, table_rows) for table, table_rows in rows.items()}),
         "changes": rows["changes"].num_rows,
         "rejected": rows["rejections"].num_rows if "rejections" in rows else 0,
-        "moves": copied(rows["changes"]),
+        "moves": count_copied_replicas(rows["changes"]),
     }
 
 
@@ -45,7 +45,7 @@ def by_topic(table: str, rows: pa.Table) -> list[tuple[str, str]]:
     return list(zip(grouped["topic"].to_pylist(), texts.to_pylist(), strict=True))
 
 
-def copied(changes: pa.Table) -> int:
+def count_copied_replicas(changes: pa.Table) -> int:
     """Count the replicas that changes copy: those newly added to existing partitions."""
     existing = changes.select(["adding_before", "adding_after"]).filter(pc.invert(changes["is_new"]))
     return int(np.setdiff1d(_brokers(existing["adding_after"]), _brokers(existing["adding_before"])).size)

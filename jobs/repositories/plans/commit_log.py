@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse, typed
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
@@ -192,7 +192,7 @@ def requested_changes(warehouse: Warehouse, plan_id: str) -> set[tuple[int, str,
     }
 
 
-def note_verified(warehouse: Warehouse, plan: Plan) -> None:
+def record_completion(warehouse: Warehouse, plan: Plan) -> None:
     """Record when a plan was first found complete; only log a warning if the warehouse cannot be written."""
     if plan.size and plan.row.verified_at is None:
         try:
@@ -223,7 +223,7 @@ def read_outcomes(warehouse: Warehouse) -> Outcomes:
     An intent without an outcome belongs to an attempt that was killed or still runs. Steps, such as a take-over of the
     controllership, are not counted because they are not rows of a plan.
     """
-    plans = typed(PlanRecord, warehouse.read("plans", columns=_PLAN_COLUMNS))
+    plans = decode_rows(PlanRecord, warehouse.read("plans", columns=_PLAN_COLUMNS))
     statuses = Counter(plan.status for plan in plans if not plan.is_cycle)
     commits = warehouse.read("commits", columns=[*_KEY, "outcome", "committed_at"])
     steps = pa.array([step.value for step in Step])

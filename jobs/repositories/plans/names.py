@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Warehouse, typed
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans.plans_table import rename_plans
 from jobs.repositories.plans.record_builders import parameters_json
@@ -49,7 +49,7 @@ def plan_named(warehouse: Warehouse, name: str | None) -> PlanRecord | None:
     at = [number for number, first in enumerate(firsts) if name in (names[number] or [first])]
     if not at:
         return None
-    namesakes = typed(PlanRecord, plans.take(at))
+    namesakes = decode_rows(PlanRecord, plans.take(at))
     if len(namesakes) > 1:
         ids = ", ".join(sorted(plan.plan_id for plan in namesakes))
         raise RefusedError(f"the name {name!r} belongs to several plans, {ids}: give the id of one of them")

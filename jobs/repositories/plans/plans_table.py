@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import Warehouse, quoted, typed
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows, quote_identifier
 from jobs.repositories.plans.record_builders import plan_condition
 from schemas.plan import CLOSED, Transition
 from schemas.rows import PlanRecord
@@ -32,7 +32,7 @@ def append_plans(warehouse: Warehouse, rows: pa.Table) -> None:
 
 
 def delete_plans(warehouse: Warehouse, plan_ids: Sequence[str]) -> None:
-    warehouse.delete("plans", f"plan_id IN ({', '.join(map(quoted, plan_ids))})")
+    warehouse.delete("plans", f"plan_id IN ({', '.join(map(quote_identifier, plan_ids))})")
 
 
 def apply_transition(warehouse: Warehouse, plan_id: str, transition: Transition) -> None:
@@ -43,9 +43,9 @@ def apply_transition(warehouse: Warehouse, plan_id: str, transition: Transition)
     """
     condition = plan_condition(plan_id)
     if transition.after not in CLOSED:
-        before = ", ".join(quoted(status.value) for status in sorted(transition.before))
+        before = ", ".join(quote_identifier(status.value) for status in sorted(transition.before))
         condition += f" AND status IN ({before})"
-    warehouse.update("plans", condition, status=quoted(transition.after.value))
+    warehouse.update("plans", condition, status=quote_identifier(transition.after.value))
 
 
 def count_attempt(warehouse: Warehouse, plan_id: str, minimum: int) -> int:
@@ -70,13 +70,13 @@ def count_attempt(warehouse: Warehouse, plan_id: str, minimum: int) -> int:
 def record_submission(warehouse: Warehouse, plan_id: str, submission: str) -> None:
     """Record what a commit is about to submit to `surveyor control`."""
     warehouse.ensure_columns("plans")
-    warehouse.update("plans", plan_condition(plan_id), submission=quoted(submission))
+    warehouse.update("plans", plan_condition(plan_id), submission=quote_identifier(submission))
 
 
 def record_verified(warehouse: Warehouse, plan_id: str) -> None:
     """Record that a plan is found complete now, unless it was before."""
     warehouse.ensure_columns("plans")
-    now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
+    now = f"CAST({quote_identifier(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
     warehouse.update("plans", f"{plan_condition(plan_id)} AND verified_at IS NULL", verified_at=now)
 
 
@@ -84,7 +84,7 @@ def rename_plans(warehouse: Warehouse, rename: Callable[[list[PlanRecord]], list
     """Replace all plans by what `rename` returns of them; it is called again if they change in the meantime."""
 
     def renamed(table: pa.Table) -> pa.Table:
-        plans = rename(typed(PlanRecord, table))
+        plans = rename(decode_rows(PlanRecord, table))
         return pa.Table.from_pylist([plan.columns() for plan in plans], schema=table.schema)
 
     warehouse.transform_rows("plans", _ALL_PLANS, renamed)

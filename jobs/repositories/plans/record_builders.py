@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quoted
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quote_identifier
 from jobs.repositories.plans import arrow_digest
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.plan import Transition
@@ -37,7 +37,7 @@ class InMemoryRows:
 
     def summary(self, header: str) -> Row:
         return arrow_digest.summary(
-            header, {table: arrow_digest.in_arrow(table, rows) for table, rows in self._tables.items()}
+            header, {table: arrow_digest.plan_in_arrow(table, rows) for table, rows in self._tables.items()}
         )
 
     def write(self, plan_id: str) -> None:
@@ -89,7 +89,7 @@ def plan_row(cluster: str, header: PlanHeader, rows: PlanRows) -> PlanRecord:
 
 def plan_condition(plan_id: str) -> str:
     """Return the SQL condition that selects a plan's rows."""
-    return f"plan_id = {quoted(plan_id)}"
+    return f"plan_id = {quote_identifier(plan_id)}"
 
 
 def parameters_json(parameters: dict[str, Any]) -> str:

@@ -73,9 +73,9 @@ def planned_registrations(warehouse: Warehouse, plan: Plan) -> PlannedRegistrati
 def refuse_edited(plan: Plan) -> None:
     """Raise RefusedError unless the rows hash to the plan's id."""
     in_arrow = {
-        "changes": arrow_digest.in_arrow("changes", plan.changes),
-        "operations": arrow_digest.in_arrow("operations", plan.operations),
-        "rejections": arrow_digest.in_arrow("rejections", plan.rejections),
+        "changes": arrow_digest.plan_in_arrow("changes", plan.changes),
+        "operations": arrow_digest.plan_in_arrow("operations", plan.operations),
+        "rejections": arrow_digest.plan_in_arrow("rejections", plan.rejections),
     }
     hashed = arrow_digest.summary(plan_header(plan.row), in_arrow)["plan_id"]
     if hashed != plan.plan_id:

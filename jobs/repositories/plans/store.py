@@ -8,7 +8,7 @@ appended, those of many cycles in one Delta commit.
 from collections.abc import Sequence
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Warehouse, quoted
+from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.repositories.plans.names import Alias, give_name
 from jobs.repositories.plans.plans_table import delete_plans, insert_plan
 from jobs.repositories.plans.record_builders import PlanHeader, PlanRows, plan_row
@@ -56,7 +56,7 @@ def _superseded(warehouse: Warehouse, plan: PlanRecord) -> list[str]:
 def drop_plans(warehouse: Warehouse, plan_ids: Sequence[str]) -> None:
     """Delete empty plans, the row in `plans` first; a crash leaves rows without a plan, which are ignored."""
     if plan_ids:
-        condition = f"plan_id IN ({', '.join(map(quoted, plan_ids))})"
+        condition = f"plan_id IN ({', '.join(map(quote_identifier, plan_ids))})"
         delete_plans(warehouse, plan_ids)
         for table in ("rejections", "evidence"):
             warehouse.delete(table, condition)

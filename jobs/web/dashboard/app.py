@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import streamlit as st
 
-from jobs.adapters.delta.warehouse import typed
+from jobs.adapters.delta.warehouse import decode_rows
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
-from jobs.web.dashboard.components import plain
+from jobs.web.dashboard.components import plain_text
 from jobs.web.dashboard.pages import CLUSTER, FLEET, PAGES, fleet
 from jobs.web.render import shown_time
 from schemas.rows import Snapshot
@@ -39,7 +39,7 @@ def main() -> None:
     try:
         _show(arguments)
     except SurveyorError as error:
-        st.error(plain(error))
+        st.error(plain_text(error))
 
 
 def _arguments() -> argparse.Namespace:
@@ -63,7 +63,7 @@ def _show(arguments: argparse.Namespace) -> None:
         fleet(arguments.warehouse)
         return
     st.set_page_config(page_title=f"{page}, {cluster} - Surveyor")
-    st.title(plain(f"Cluster {cluster}" if page == CLUSTER else f"{page} - cluster {cluster}"))
+    st.title(plain_text(f"Cluster {cluster}" if page == CLUSTER else f"{page} - cluster {cluster}"))
     age = format_duration(max((datetime.now(UTC) - snapshot.taken_at).total_seconds(), 0))
     cluster_id = f" (id {snapshot.cluster_id})" if snapshot.cluster_id else ""
     st.text(f"snapshot {snapshot.snapshot_id}{cluster_id} taken {shown_time(snapshot.taken_at)} UTC, {age} old")
@@ -83,7 +83,7 @@ def _chosen(cluster: str, taken: pa.Table) -> Snapshot:
         st.slider("Snapshot", first, newest, key=SLIDER, on_change=_copy, args=(SLIDER, BOX))
         st.number_input("Snapshot number", first, newest, key=BOX, on_change=_copy, args=(BOX, SLIDER))
     place = int(np.searchsorted(numbers, selected, side="right")) - 1
-    return typed(Snapshot, taken.slice(place, 1))[0]
+    return decode_rows(Snapshot, taken.slice(place, 1))[0]
 
 
 def _follow(cluster: str, first: int, newest: int) -> int:

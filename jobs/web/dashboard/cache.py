@@ -91,7 +91,7 @@ def newest_rows(place: SnapshotRef, view: str, snapshots: int) -> pa.Table:
 
 
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
-def held_by(place: SnapshotRef, broker: int) -> pa.Table:
+def partitions_on(place: SnapshotRef, broker: int) -> pa.Table:
     """Return the partitions of a broker, with its role in each."""
     warehouse = place.warehouse
     at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
@@ -143,7 +143,7 @@ def plan(uri: str, cluster: str, plan_id: str) -> PlanTables:
     return PlanTables.read(Warehouse(uri, cluster), plan_id)
 
 
-def searched(rows: pa.Table, words: str) -> pa.Table:
+def search_rows(rows: pa.Table, words: str) -> pa.Table:
     """Keep the rows that contain every word in some column, ignoring case."""
     for word in words.split():
         columns = [pc.match_substring(column.cast(pa.string()), word, ignore_case=True) for column in rows.columns]

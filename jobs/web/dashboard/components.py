@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from jobs.web.charts import Group
 from jobs.web.cluster_page import ABSENCES
-from jobs.web.dashboard.cache import ROWS_SHOWN, searched
+from jobs.web.dashboard.cache import ROWS_SHOWN, search_rows
 from jobs.web.render import Fact
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#767d86")
@@ -37,10 +37,10 @@ _UPRIGHT: Final = alt.Axis(labelAngle=0, labelOverlap=True)
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&^=])")
 
 
-def plain(text: object) -> str:
+def plain_text(text: object) -> str:
     r"""Escape text for Markdown.
 
-    >>> plain("![x](http://y)")
+    >>> plain_text("![x](http://y)")
     '\\!\\[x\\]\\(http\\:\\/\\/y\\)'
     """
     return _MARKDOWN.sub(r"\\\1", str(text)).replace("/", "\\/")
@@ -49,7 +49,7 @@ def plain(text: object) -> str:
 def table(rows: pa.Table, noun: str, key: str) -> None:
     """Show a search box, the first matching rows and their number."""
     words = st.text_input(f"Search {noun}", key=f"search-{key}", placeholder="words that a row must contain")
-    matching = searched(rows, words)
+    matching = search_rows(rows, words)
     more = f"; the first {ROWS_SHOWN:,} are shown" if matching.num_rows > ROWS_SHOWN else ""
     st.caption(f"{matching.num_rows:,} of {rows.num_rows:,} {noun}{more}")
     if matching.num_rows:
@@ -78,7 +78,7 @@ def bars(title: str, series: Sequence[str], groups: Sequence[Group]) -> None:
         st.caption(f"the first {BARS_DRAWN} of {len(groups)}")
 
 
-class Share(NamedTuple):
+class SeriesPoint(NamedTuple):
     """A point of a line; the fields are named as in the chart's encoding."""
 
     snapshot: int
@@ -87,7 +87,7 @@ class Share(NamedTuple):
     share: float
 
 
-def lines(title: str, shares: Sequence[Share], series: Sequence[str]) -> None:
+def lines(title: str, shares: Sequence[SeriesPoint], series: Sequence[str]) -> None:
     """Draw lines of shares over snapshots."""
     base = alt.Chart(alt.InlineData(values=[point._asdict() for point in shares]), title=title).encode(
         x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),

@@ -21,14 +21,14 @@ from jobs.web.dashboard.cache import (
     SnapshotRef,
     commit,
     fleet_rows,
-    held_by,
     newest_rows,
+    partitions_on,
     plan,
     plans_and_commits,
     sections,
     views,
 )
-from jobs.web.dashboard.components import LeaderCount, Share, bars, cards, heat_map, lines, plain, table
+from jobs.web.dashboard.components import LeaderCount, SeriesPoint, bars, cards, heat_map, lines, plain_text, table
 from jobs.web.fleet_page import fleet_facts, fleet_table
 from jobs.web.plan_page import (
     before_and_after,
@@ -72,8 +72,8 @@ def _imbalance(rows: list[RecordedImbalance]) -> None:
     for snapshot_id, brokers in sorted(by_snapshot.items())[-SNAPSHOTS_DRAWN:]:
         preferred = sum(broker.preferred_partitions for broker in brokers) or 1
         whole = sum(broker.not_led for broker in brokers) / preferred
-        shares.append(Share(snapshot_id, "whole cluster", whole))
-        shares.append(Share(snapshot_id, "worst broker", max(broker.ratio or 0 for broker in brokers)))
+        shares.append(SeriesPoint(snapshot_id, "whole cluster", whole))
+        shares.append(SeriesPoint(snapshot_id, "worst broker", max(broker.ratio or 0 for broker in brokers)))
     if shares:
         lines("Share of partitions not led by their preferred replica", shares, ("whole cluster", "worst broker"))
 
@@ -97,7 +97,7 @@ def brokers(place: SnapshotRef, _: float) -> None:
             alarming("out of sync", row.out_of_sync, "warn"),
         ]
     )
-    table(held_by(place, broker), f"partitions of broker {broker}", f"broker-{broker}")
+    table(partitions_on(place, broker), f"partitions of broker {broker}", f"broker-{broker}")
 
 
 def leaders(place: SnapshotRef, _: float) -> None:
@@ -127,9 +127,9 @@ def plans(place: SnapshotRef, max_age_hours: float) -> None:
 
 def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     chosen = plan(place.uri, place.cluster, plan_id)
-    st.subheader(plain(f"Plan {chosen.row.title}: {chosen.row.kind}, {chosen.row.status}"))
+    st.subheader(plain_text(f"Plan {chosen.row.title}: {chosen.row.kind}, {chosen.row.status}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
-        st.warning(plain(warning))
+        st.warning(plain_text(warning))
     copied = stored_volume(chosen.summaries.warehouse, chosen.changes)
     cards(sums_of(chosen, count_changes(chosen.changes), copied, None))
     figures = figures_of_page(chosen.row, copied, None)

@@ -14,8 +14,8 @@ import numpy as np
 
 from planner.placement.balancing.shortest_paths import arcs
 from planner.placement.model import PlacementModel, topic_load
-from planner.placement.racks import crowding, only_in_rack, replicas_by_rack, spanned
-from planner.placement.removal_order import is_kept
+from planner.placement.racks import exclusive_rack, max_per_rack, racks_spanned, replicas_by_rack
+from planner.placement.removal_order import kept_mask
 from planner.placement.replica_arrays import arrivals, is_in_row
 from planner.placement.types import NO_BROKER, Bools, Ints
 
@@ -87,9 +87,9 @@ class ExchangeGraph:
         stay = self.stay[:, columns]
         free &= ~(stay == source).any(axis=0) | (stay == target).any(axis=0)
         racks = self._replaced(columns, source, target)
-        allowed: Bools = free & (spanned(racks) >= self.need[columns])
+        allowed: Bools = free & (racks_spanned(racks) >= self.need[columns])
         if self.limited[columns].any():
-            allowed &= crowding(racks) <= self.limit[columns]
+            allowed &= max_per_rack(racks) <= self.limit[columns]
         return allowed
 
     def _preferred(self, columns: Ints, source: int, target: int) -> Ints:
@@ -99,9 +99,9 @@ class ExchangeGraph:
         nth = np.arange(len(topics)) - first
         gain = self.topic_load[topics, source] - self.topic_load[topics, target] - 2 * nth
         racks = self._replaced(columns, source, target)
-        wasted = spanned(racks) < self.best[columns]
+        wasted = racks_spanned(racks) < self.best[columns]
         if self.crowds:
-            wasted |= crowding(racks) > self.even[columns]
+            wasted |= max_per_rack(racks) > self.even[columns]
         moving = arrivals(self.before[:, columns], self.after[:, columns]).sum(axis=0)
         order: Ints = np.lexsort((moving, -gain, wasted))
         return order
@@ -115,7 +115,7 @@ class ExchangeGraph:
         before, after = self.before[:, columns], self.after[:, columns]
         new, gone = ~is_in_row(after, before), ~is_in_row(before, after) & (before != NO_BROKER)
         stay = self.stay[:, columns]
-        held_back = is_kept(after, stay)
+        held_back = kept_mask(after, stay)
         may = (after != NO_BROKER) & self.model.target[after] & (after != self.pinned[columns])
         open_to = self._open_racks(columns) & may[:, None, :]
         cost = np.where(new, 1, 2)
@@ -156,7 +156,7 @@ class ExchangeGraph:
         """Return by (slot, rack, row) whether a broker of the rack may replace the slot; the last one is none."""
         racks = self.model.racks[self.after[:, columns]]
         count = len(self.model.rack_names)
-        without = spanned(racks) - only_in_rack(racks)
+        without = racks_spanned(racks) - exclusive_rack(racks)
         held = replicas_by_rack(racks, count)
         at = racks[:, None, :] == np.arange(count + 1)[None, :, None]
         fresh = held[None] == at

@@ -16,7 +16,7 @@ from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.health import Health
 from planner.columns.numpy_rules import BrokerImbalance
 from planner.leadership.last_in_sync import BrokerStart, StartOrder
-from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.metadata_names import IN_KRAFT
 from schemas.replica_assignment import ReplicaAssignment
@@ -90,8 +90,8 @@ STOPPED: Final = (
 STILL: Final = ReplicaAssignment([0, 1])
 
 
-def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None) -> Reassignment:
-    return reassignment((topic, 0), now, request, [0, 1], [0, 1])
+def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None) -> BlockedReassignment:
+    return describe_reassignment((topic, 0), now, request, [0, 1], [0, 1])
 
 
 REFUSED: Final = "brokers refuse the controller, so no election succeeds; a take-over with a later epoch repairs it"

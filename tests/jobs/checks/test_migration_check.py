@@ -15,7 +15,7 @@ from jobs.checks.common_checks import CheckResult, CheckStatus
 from jobs.checks.migration_check import MigrationFacts, TopicFacts, migration_checks
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Broker
-from schemas.znode_codecs import Controller
+from schemas.znode_codecs import ControllerRegistration
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -265,7 +265,7 @@ def _findings(configs: dict[int, MigrationConfig]) -> list[tuple[str, str, str]]
 def _results(configs: dict[int, MigrationConfig]) -> list[CheckResult]:
     ids = [*configs] or [0]
     state = ClusterState(
-        controller=Controller(0, -1),
+        controller=ControllerRegistration(0, -1),
         controller_version=0,
         controller_owner=1,
         epoch=1,

@@ -17,8 +17,8 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.kerberos.login import KerberosError
 from jobs.checks import cluster_status
-from jobs.checks.cluster_status import CredentialsCheck, Status, read_status
-from jobs.console_output.status import paint, watch_status
+from jobs.checks.cluster_status import ClusterStatus, CredentialsCheck, read_status
+from jobs.console_output.status import redraw, watch_status
 from jobs.core.errors import UnreadableError
 from jobs.core.properties import TOKEN_COMMAND
 from jobs.repositories.snapshots import find_snapshot
@@ -224,7 +224,7 @@ def test_a_terminal_is_painted_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the top left, each line to its end, and what is left of a longer block."""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    paint(["one", "two"])
+    redraw(["one", "two"])
 
     assert terminal.getvalue() == "\x1b[Hone\x1b[K\ntwo\x1b[K\n\x1b[J"
 
@@ -234,10 +234,10 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
 ) -> None:
     settings = Settings("default", used.uri, ClusterConf())
     status_read = read_status(settings, 1)
-    looks: list[Status | Exception] = [status_read, UnreadableError("it went away"), status_read]
+    looks: list[ClusterStatus | Exception] = [status_read, UnreadableError("it went away"), status_read]
     answers = iter(looks)
 
-    def answer(*_: object) -> Status:
+    def answer(*_: object) -> ClusterStatus:
         following = next(answers, KeyboardInterrupt())
         if isinstance(following, BaseException):
             raise following

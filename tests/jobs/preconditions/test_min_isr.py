@@ -13,7 +13,7 @@ from jobs.preconditions.min_isr import (
     stored_below_min_isr,
     stored_short_lists,
 )
-from jobs.repositories.plans.arrow_digest import in_arrow
+from jobs.repositories.plans.arrow_digest import plan_in_arrow
 from jobs.repositories.stored_rows import read_rows
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from schemas.plan import Plan
@@ -70,7 +70,7 @@ def test_partitions_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:
 def test_topics_whose_isr_does_not_shrink_are_not_looked_up() -> None:
     kept = typed(topic="kept", isr_before=[0, 1], isr_after=[1, 0], action="elect")
     shrunk = typed(topic="shrunk", isr_before=[0, 1], isr_after=[1], action="elect")
-    stored = StoredRows(in_arrow("changes", [kept, shrunk, _reassigned("moved", 0, [3])]))
+    stored = StoredRows(plan_in_arrow("changes", [kept, shrunk, _reassigned("moved", 0, [3])]))
 
     assert judged_topics(stored) == {"shrunk", "moved"}
 
@@ -87,7 +87,7 @@ def test_short_replica_lists_are_judged_by_the_last_wave() -> None:
         _reassigned("one", 0, [3]),
     ]
     minimum = {"two": 2, "one": 1}
-    stored = StoredRows(in_arrow("changes", waves))
+    stored = StoredRows(plan_in_arrow("changes", waves))
 
     assert short_lists(minimum, waves) == stored_short_lists(minimum, stored) == ["two-0"]
     assert below_min_isr(minimum, waves) == stored_below_min_isr(minimum, stored) == []

@@ -10,7 +10,7 @@ from jobs.preconditions.running_reassignments import (
     others_than,
     reassignment_statuses,
 )
-from planner.reassignment.obstacles import Reassignment
+from planner.reassignment.obstacles import BlockedReassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.plan import Plan
@@ -22,11 +22,11 @@ from tests.typed_rows import typed
 MOVE: Final = typed(topic="a", replicas_before=[1, 2], replicas_after=[3, 2])
 ORDER: Final = typed(topic="a", replicas_before=[1, 2], replicas_after=[2, 1])
 
-OWN: Final = Reassignment("a", 0, (3, 2), frozenset({1, 2, 3}))
-SAME_TOPIC: Final = Reassignment("a", 1, (8, 9), frozenset({7, 8, 9}))
-SAME_BROKER: Final = Reassignment("b", 0, (3, 9), frozenset({3, 9}))
-ONLY_ORDERED: Final = Reassignment("b", 1, (2, 1), frozenset({1, 2}), copies=False)
-ELSEWHERE: Final = Reassignment("b", 2, (8, 9), frozenset({7, 8, 9}))
+OWN: Final = BlockedReassignment("a", 0, (3, 2), frozenset({1, 2, 3}))
+SAME_TOPIC: Final = BlockedReassignment("a", 1, (8, 9), frozenset({7, 8, 9}))
+SAME_BROKER: Final = BlockedReassignment("b", 0, (3, 9), frozenset({3, 9}))
+ONLY_ORDERED: Final = BlockedReassignment("b", 1, (2, 1), frozenset({1, 2}), copies=False)
+ELSEWHERE: Final = BlockedReassignment("b", 2, (8, 9), frozenset({7, 8, 9}))
 
 ALL: Final = Reassignments([OWN, SAME_TOPIC, SAME_BROKER, ONLY_ORDERED, ELSEWHERE], ["/x (torn)"])
 

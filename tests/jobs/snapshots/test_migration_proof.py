@@ -106,7 +106,7 @@ def test_what_restarts_change_may_change(cluster: Cluster) -> None:
         set_config("inter.broker.protocol.version", "3.0-IV1"),
         set_config("api.AlterPartition", None),
     )
-    assert (proof.differences, proof.unknown, proof.holds) == ([], [], True)
+    assert (proof.differences, proof.unknown, proof.is_proved) == ([], [], True)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_restarts_change_may_change(cluster: Cluster) -> None:
 def test_each_planted_difference_is_found(cluster: Cluster, change: Change, found: list[tuple[str, str, str]]) -> None:
     proof = proved(cluster, change)
     assert [(row.what, row.subject, row.column) for row in proof.differences] == found
-    assert not proof.holds
+    assert not proof.is_proved
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_each_planted_difference_is_found(cluster: Cluster, change: Change, foun
 )
 def test_what_is_unknown_proves_nothing(cluster: Cluster, change: Change, unknown: list[str]) -> None:
     proof = proved(cluster, change)
-    assert (proof.differences, proof.unknown, proof.holds) == ([], unknown, False)
+    assert (proof.differences, proof.unknown, proof.is_proved) == ([], unknown, False)
 
 
 def test_what_is_unknown_on_both_sides_proves_nothing(warehouse: Warehouse) -> None:
@@ -178,7 +178,7 @@ def test_topics_queued_for_deletion_may_be_gone(warehouse: Warehouse) -> None:
 
     proof = proved(cluster, drop_topic)
 
-    assert (proof.differences, proof.deleted_topics, proof.holds) == ([], ["clicks"], True)
+    assert (proof.differences, proof.deleted_topics, proof.is_proved) == ([], ["clicks"], True)
 
 
 def test_a_topic_named_as_a_deleted_partition_is_kept(warehouse: Warehouse) -> None:
@@ -217,7 +217,9 @@ def test_what_was_none_before_need_not_be_known_after(cluster: Cluster) -> None:
     cluster.controller |= {"controller_epoch_version": None, "acls": None}
     after = cluster.snapshot()
 
-    assert prove(cluster.warehouse, find_snapshot(cluster.warehouse, 2), find_snapshot(cluster.warehouse, after)).holds
+    assert prove(
+        cluster.warehouse, find_snapshot(cluster.warehouse, 2), find_snapshot(cluster.warehouse, after)
+    ).is_proved
 
 
 @pytest.mark.parametrize("ids", [("1", "1"), ("2", "2"), ("2", "1")])

@@ -222,8 +222,8 @@ def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)  # no broker takes over here
     monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
     monkeypatch.setattr(MetricsServer, "serve_forever", interrupted)
-    paint = status.paint
-    monkeypatch.setattr(status, "paint", lambda block: interrupted(paint(block)))
+    redraw = status.redraw
+    monkeypatch.setattr(status, "redraw", lambda block: interrupted(redraw(block)))
     for name, content in FILES.items():
         Path(name).write_text(json.dumps(content))
     with CommandEnvironments(cluster, tmp_path, monkeypatch) as stage:

@@ -15,7 +15,7 @@ import jobs.web.dashboard
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.processes import free_port
 from jobs.web.dashboard import cache
-from jobs.web.dashboard.components import plain
+from jobs.web.dashboard.components import plain_text
 from schemas.enums import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, config_operation, lived_in, stored_plan, very_many
@@ -174,7 +174,7 @@ def test_a_thousand_of_very_many_rows_are_sent(tmp_path: Path, monkeypatch: pyte
 
 def test_a_cluster_called_like_a_picture() -> None:
     """Which Markdown would fetch from elsewhere."""
-    assert plain("![x](https://example.org/x.png)") == r"\!\[x\]\(https\:\/\/example\.org\/x\.png\)"
+    assert plain_text("![x](https://example.org/x.png)") == r"\!\[x\]\(https\:\/\/example\.org\/x\.png\)"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from planner.history.events import (
     topic_events,
     topic_id_events,
 )
-from planner.history.snapshot_diff import differing
+from planner.history.snapshot_diff import join_versions
 from schemas.rows import Row
 from schemas.tables import BROKERS, EVENTS, PARTITIONS, REQUESTS, SNAPSHOTS, TOPICS
 from tests.planner.frames import CLUSTER, assert_rows, broker_row, frame, partition_row, topic_row
@@ -44,7 +44,7 @@ def _partition(leader: int, isr: Sequence[int], **columns: object) -> Row:
 
 CASES: list[Case] = [
     (
-        lambda before, after: partition_events(differing(before, after)),
+        lambda before, after: partition_events(join_versions(before, after)),
         PARTITIONS,
         [
             _partition(1, [1, 2], partition=0),
@@ -77,7 +77,7 @@ CASES: list[Case] = [
         ],
     ),
     (
-        lambda before, after: partition_events(differing(before, after)),
+        lambda before, after: partition_events(join_versions(before, after)),
         PARTITIONS,
         [
             _partition(0, [0, 1, 2], partition=0),

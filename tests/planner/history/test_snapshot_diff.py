@@ -8,10 +8,10 @@ from planner.history.snapshot_diff import (
     CELLS_PER_TOPIC,
     changed_cells,
     difference,
-    differing,
+    filter_cells,
     fingerprint,
     has_changed,
-    in_cells,
+    join_versions,
     keep_last_understood,
     resized_topics,
 )
@@ -70,7 +70,7 @@ def test_only_differences_are_written(spark: SparkSession) -> None:
     now = [row | {"snapshot_id": None} for row in (same, led_by_2, new, reordered | {"isr": [2, 1]})]
     expected = [led_by_2, vanished | {"partition_state": "NonExistent"}, new, reordered | {"isr": [2, 1]}]
     stamped = [row | {"snapshot_id": 9} for row in expected]
-    pairs = differing(before, frame(spark, now, PARTITIONS))
+    pairs = join_versions(before, frame(spark, now, PARTITIONS))
     assert_rows(difference(pairs, 9), stamped, PARTITIONS)
     assert {row["topic"] for row in as_rows(resized_topics(pairs))} == {"t"}
 
@@ -95,7 +95,7 @@ def test_a_later_topic_version_is_no_change(spark: SparkSession) -> None:
     now = [row | then | later for row, (then, later, _) in zip(rows, TOPIC_VERSIONS, strict=True)]
     before, after = (frame(spark, some, PARTITIONS) for some in (rows_before, now))
     assert changed_cells(after, before).count() == len(rows)
-    pairs = differing(before, after)
+    pairs = join_versions(before, after)
     stamps = [9 if changed else 5 for _, _, changed in TOPIC_VERSIONS]
     expected = [row | {"snapshot_id": stamp} for row, stamp in zip(now, stamps, strict=True)]
     assert_rows(difference(pairs, 9), expected, PARTITIONS)
@@ -130,8 +130,8 @@ def test_cells_of_what_is_new_differs_or_vanished(spark: SparkSession) -> None:
     before = frame(spark, [same, led_by_1, gone], PARTITIONS)
     now = frame(spark, [same | {"snapshot_id": 2}, led_by_1 | {"leader": 2}, new], PARTITIONS)
     cells = changed_cells(now, before)
-    assert {row["topic"] for row in as_rows(in_cells(before, cells))} == {"led", "gone"}
-    assert {row["topic"] for row in as_rows(in_cells(now, cells))} == {"led", "new"}
+    assert {row["topic"] for row in as_rows(filter_cells(before, cells))} == {"led", "gone"}
+    assert {row["topic"] for row in as_rows(filter_cells(now, cells))} == {"led", "new"}
 
 
 def test_equal_changes_in_a_cell_do_not_cancel_out(spark: SparkSession) -> None:
@@ -143,4 +143,4 @@ def test_equal_changes_in_a_cell_do_not_cancel_out(spark: SparkSession) -> None:
 
 def test_nothing_differs_from_itself(spark: SparkSession) -> None:
     rows = frame(spark, [partition_row([1], 1, [1]), partition_row([1], None, None, partition=1)], PARTITIONS)
-    assert_rows(difference(differing(rows, rows), 2), [], PARTITIONS)
+    assert_rows(difference(join_versions(rows, rows), 2), [], PARTITIONS)

@@ -13,7 +13,7 @@ from planner.columns.requested_partitions import join_requested
 from planner.leadership.offline_election import (
     candidates_without_leader,
     changes_of,
-    legal,
+    may_transition,
     offline_verdicts,
     rejections_of,
     with_transition,
@@ -181,7 +181,7 @@ STATES: Final = [
 def test_legal_for_every_state(spark: SparkSession, action: Action) -> None:
     _, starts = TRANSITIONS[action]
     rows = spark.createDataFrame([(state.value,) for state in PartitionState], "state string")
-    states = {row.state for row in rows.where(legal(F.col("state"), action)).collect()}
+    states = {row.state for row in rows.where(may_transition(F.col("state"), action)).collect()}
     assert states == {start.value for start in starts}
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.placement.types import NO_BROKER, Brokers, Partitions, PlacementGoal
+from planner.placement.types import NO_BROKER, PlacementBrokers, PlacementGoal, PlacementPartitions
 
 IDS: Final = (3, 1, 4, 15, 9, 2)
 RACKS: Final = (
@@ -21,8 +21,8 @@ RACKS: Final = (
 class Case:
     """A cluster and a goal."""
 
-    brokers: Brokers
-    partitions: Partitions
+    brokers: PlacementBrokers
+    partitions: PlacementPartitions
     question: PlacementGoal
 
 
@@ -37,14 +37,14 @@ def partitions_of(
     fixed: frozenset[int] = frozenset(),
     per_topic: int = 3,
     isr: list[list[int]] | None = None,
-) -> Partitions:
+) -> PlacementPartitions:
     """Return partitions with these replicas, `per_topic` to a topic; rows in `fixed` may not change."""
     rows = np.arange(len(lists))
     movable = np.array([row not in fixed for row in rows], dtype=bool)
     known = (
         None if isr is None else [[int(broker in some) for broker in row] for row, some in zip(lists, isr, strict=True)]
     )
-    return Partitions(
+    return PlacementPartitions(
         topic=rows // per_topic,
         partition=rows % per_topic,
         replicas=padded(lists),
@@ -59,10 +59,10 @@ def brokers_of(
     emptied: frozenset[int] = frozenset(),
     excluded: frozenset[int] = frozenset(),
     dead: frozenset[int] = frozenset(),
-) -> Brokers:
+) -> PlacementBrokers:
     """Return the first brokers of IDS, as many as there are racks."""
     ids = IDS[: len(racks)]
-    return Brokers(
+    return PlacementBrokers(
         ids=np.array(ids),
         racks=racks,
         live=np.array([broker not in dead for broker in ids]),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.placement.solve import evaluate_given
-from planner.placement.types import NO_BROKER, Brokers, PlacementError
+from planner.placement.types import NO_BROKER, PlacementBrokers, PlacementError
 from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import IDS, RACKS, brokers_of, padded, partitions_of
 
@@ -39,7 +39,7 @@ def test_an_unknown_broker_is_an_error() -> None:
         evaluate_given(brokers_of(FOUR), partitions_of([[3]]), padded([[77]]))
 
 
-def _counts(brokers: Brokers, lists: list[list[int]], *, leaders: bool) -> list[int]:
+def _counts(brokers: PlacementBrokers, lists: list[list[int]], *, leaders: bool) -> list[int]:
     named = [broker for replicas in lists for broker in (replicas[:1] if leaders else replicas)]
     return [named.count(broker) for broker in sorted(brokers.ids.tolist())]
 

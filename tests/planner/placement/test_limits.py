@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.racks import spanned
+from planner.placement.racks import racks_spanned
 from planner.placement.solve import place
-from planner.placement.types import NO_BROKER, Brokers, Ints, Partitions, PlacementGoal
+from planner.placement.types import NO_BROKER, Ints, PlacementBrokers, PlacementGoal, PlacementPartitions
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.placement_oracle import choices, cost, loads, optimum, recipients, squares
 
@@ -111,7 +111,7 @@ def test_brokers_that_are_uneven_already_only_give() -> None:
 def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
     """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers are added."""
     ids = np.arange(100)
-    brokers = Brokers(
+    brokers = PlacementBrokers(
         ids=ids,
         racks=tuple(f"rack-{broker % 3}" for broker in range(100)),
         live=np.ones(100, dtype=bool),
@@ -120,14 +120,14 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
     )
     rows = np.arange(4500)
     followers = [(rows % 90 + 1 + (rows // 90 + j) % 89) % 90 for j in range(2)]
-    partitions = Partitions(
+    partitions = PlacementPartitions(
         topic=rows // 50,
         partition=rows % 50,
         replicas=np.stack([rows % 90, *followers], axis=1),
         movable=np.ones(4500, dtype=bool),
     )
     placement = place(brokers, partitions, PlacementGoal(even=True, onto=frozenset(range(90, 100))))
-    spans = [spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
+    spans = [racks_spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
     assert (placement.copies, placement.lower_bound, set(placement.moves.target.tolist())) == (
         1350,
         1350,

@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from planner.placement.result import fewest_copies
 from planner.placement.solve import place
-from planner.placement.types import Brokers, Ints, Partitions, PlacementError, PlacementGoal
+from planner.placement.types import Ints, PlacementBrokers, PlacementError, PlacementGoal, PlacementPartitions
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.placement_oracle import choices, loads, optimum, recipients, squares
 
@@ -89,12 +89,14 @@ def test_bound_with_racks_of_unequal_size() -> None:
     assert placement.uneven == "broker 3 cannot give to others: of 30 replicas 30 in partitions that would lose a rack"
 
 
-def _cluster(brokers: int, lists: Ints, *, free: int) -> tuple[Brokers, Partitions]:
+def _cluster(brokers: int, lists: Ints, *, free: int) -> tuple[PlacementBrokers, PlacementPartitions]:
     everyone = np.ones(brokers, dtype=bool)
     ids = np.arange(brokers)
     rows = np.arange(len(lists))
-    partitions = Partitions(topic=rows // 100, partition=rows % 100, replicas=lists, movable=rows < free)
-    return Brokers(ids=ids, racks=(None,) * brokers, live=everyone, target=everyone, emptied=~everyone), partitions
+    partitions = PlacementPartitions(topic=rows // 100, partition=rows % 100, replicas=lists, movable=rows < free)
+    return PlacementBrokers(
+        ids=ids, racks=(None,) * brokers, live=everyone, target=everyone, emptied=~everyone
+    ), partitions
 
 
 def test_bound_with_fixed_partitions() -> None:

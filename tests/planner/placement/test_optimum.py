@@ -8,7 +8,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from planner.placement.solve import place
-from planner.placement.types import NO_BROKER, Brokers, Partitions, PlacementError, PlacementGoal
+from planner.placement.types import NO_BROKER, PlacementBrokers, PlacementError, PlacementGoal, PlacementPartitions
 from tests.planner.placement.clusters import QUESTIONS, Case, cases
 from tests.planner.placement.placement_oracle import choices, cost, is_held, loads, optimum, recipients, spread, squares
 
@@ -18,14 +18,14 @@ EVEN: Final = tuple(question for question in QUESTIONS if question.even)
 
 
 WITH_A_DEAD_BROKER: Final = Case(
-    brokers=Brokers(
+    brokers=PlacementBrokers(
         ids=np.array([3, 1, 4, 15, 9]),
         racks=("a", "b", "c", "a", "b"),
         live=np.array([True, True, True, False, True]),
         target=np.array([False, True, True, False, True]),
         emptied=np.array([True, False, False, False, False]),
     ),
-    partitions=Partitions(
+    partitions=PlacementPartitions(
         topic=np.array([0]), partition=np.array([0]), replicas=np.array([[3, 1, 4]]), movable=np.array([True])
     ),
     question=PlacementGoal(),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.racks import spanned
+from planner.placement.racks import racks_spanned
 from planner.placement.solve import place
-from planner.placement.types import NO_BROKER, Partitions, Placement, PlacementError, PlacementGoal
+from planner.placement.types import NO_BROKER, Placement, PlacementError, PlacementGoal, PlacementPartitions
 from tests.planner.placement.clusters import IDS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.placement_oracle import in_sync, is_held
 
@@ -155,9 +155,11 @@ def test_emptied_rack_keeps_the_two_others() -> None:
         emptied=ids % 3 == 2,
     )
     lists = np.stack([rows % 30, (rows + 1 + 3 * (rows // 30)) % 30, (rows + 2 + 3 * (rows // 90)) % 30], axis=1)
-    partitions = Partitions(topic=rows // 50, partition=rows % 50, replicas=lists, movable=np.ones(20_000, dtype=bool))
+    partitions = PlacementPartitions(
+        topic=rows // 50, partition=rows % 50, replicas=lists, movable=np.ones(20_000, dtype=bool)
+    )
     placement = place(brokers, partitions, PlacementGoal())
-    assert (placement.copies, set(spanned(placement.replicas.T % 3).tolist())) == (20_000, {2})
+    assert (placement.copies, set(racks_spanned(placement.replicas.T % 3).tolist())) == (20_000, {2})
     assert int(np.ptp(placement.brokers.replicas[1][ids % 3 != 2])) <= 1
 
 
@@ -216,7 +218,7 @@ def test_hard_rules_hold(case: Case) -> None:
 @MANY
 @given(cases())
 def test_result_is_independent_of_row_order(case: Case) -> None:
-    backwards = Partitions(
+    backwards = PlacementPartitions(
         topic=case.partitions.topic[::-1],
         partition=case.partitions.partition[::-1],
         replicas=case.partitions.replicas[::-1],
@@ -323,7 +325,7 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
     lists = np.stack([first, *followers], axis=1).tolist()
     partitions = partitions_of(lists, per_topic=50)
     placement = place(brokers, partitions, PlacementGoal(even=True, reorder=True))
-    spans = [spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
+    spans = [racks_spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
     assert (placement.copies, placement.lower_bound) == (1350, 1350)
     assert [int(np.ptp(held[1])) for held in (placement.brokers.replicas, placement.brokers.leaders)] == [0, 0]
     assert (spans[1] >= spans[0]).all()

@@ -14,9 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.placement.plan_figures import figures_of
-from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent
+from planner.placement.racks import NO_RACK, lowest_crowding, max_independent, max_per_rack
 from planner.placement.solve import evaluate_given, place
-from planner.placement.types import NO_BROKER, Brokers, Partitions, Placement, PlacementError, PlacementGoal
+from planner.placement.types import (
+    NO_BROKER,
+    Placement,
+    PlacementBrokers,
+    PlacementError,
+    PlacementGoal,
+    PlacementPartitions,
+)
 from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import PARTITIONS, RACK_OF, Case, cases, padded, two_in_each_rack
 from tests.planner.placement.placement_oracle import crowding as most_in_one
@@ -29,17 +36,17 @@ EVEN: Final = [two_in_each_rack(number) for number in range(PARTITIONS)]
 CROWDED: Final = [[1, 2, 3, 4 + number % 3] for number in range(PARTITIONS)]
 
 
-def _brokers(emptied: frozenset[int] = frozenset(), dead: frozenset[int] = frozenset()) -> Brokers:
+def _brokers(emptied: frozenset[int] = frozenset(), dead: frozenset[int] = frozenset()) -> PlacementBrokers:
     ids = np.array(sorted(RACK_OF))
     gone, live = np.isin(ids, list(emptied)), ~np.isin(ids, list(dead))
-    return Brokers(
+    return PlacementBrokers(
         ids=ids, racks=tuple(RACK_OF[broker] for broker in ids.tolist()), live=live, target=live & ~gone, emptied=gone
     )
 
 
-def _partitions(lists: list[list[int]]) -> Partitions:
+def _partitions(lists: list[list[int]]) -> PlacementPartitions:
     rows = np.arange(len(lists))
-    return Partitions(
+    return PlacementPartitions(
         topic=np.zeros_like(rows), partition=rows, replicas=np.array(lists), movable=np.ones(len(rows), dtype=bool)
     )
 
@@ -294,7 +301,7 @@ def test_max_independent_against_all_subsets(racks: list[int], factor: int, need
     held = np.ones(column.shape, dtype=bool)
     kept = max_independent(column, held, *(np.array([number]) for number in (factor, need, limit)))
     assert kept.tolist() == [max(sizes)]
-    assert crowding(column).tolist() == [max(Counter(r for r in racks if r != NO_RACK).values(), default=0)]
+    assert max_per_rack(column).tolist() == [max(Counter(r for r in racks if r != NO_RACK).values(), default=0)]
 
 
 @MANY

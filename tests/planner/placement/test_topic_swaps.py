@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.forced_moves import apply
 from planner.placement.model import PlacementModel, copies_by_row, model_of, topic_load
-from planner.placement.racks import spanned
+from planner.placement.racks import racks_spanned
 from planner.placement.solve import place
-from planner.placement.types import NO_BROKER, Partitions, PlacementGoal
+from planner.placement.types import NO_BROKER, PlacementGoal, PlacementPartitions
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded
 
 EMPTYING: Final = (PlacementGoal(), PlacementGoal(replication_factor=3))
@@ -32,18 +32,18 @@ def test_no_topic_pays_and_nothing_else_changes(case: Case) -> None:
     before = (
         model.load().tolist(),
         copies_by_row(model).tolist(),
-        spanned(model.racks[model.after]),
+        racks_spanned(model.racks[model.after]),
         _unevenness(model),
     )
     even_topics(model, rows)
     assert (model.load().tolist(), copies_by_row(model).tolist()) == before[:2]
-    assert (spanned(model.racks[model.after]) >= before[2]).all()
+    assert (racks_spanned(model.racks[model.after]) >= before[2]).all()
     assert _unevenness(model) <= before[3]
 
 
 def test_two_topics_that_leave_a_broker_share_the_others() -> None:
     lists = [[3]] * 6 + [[3]] * 6
-    partitions = Partitions(
+    partitions = PlacementPartitions(
         topic=np.repeat([0, 1], 6),
         partition=np.tile(np.arange(6), 2),
         replicas=padded(lists),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.placement.solve import place
-from planner.placement.types import NO_BROKER, Partitions, Placement, PlacementError, PlacementGoal
+from planner.placement.types import NO_BROKER, Placement, PlacementError, PlacementGoal, PlacementPartitions
 from planner.placement.waves import WaveLimits, Waves, cut_into_waves, fewest_waves
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded, partitions_of
 
@@ -92,7 +92,7 @@ def test_no_wave_exceeds_a_limit(case: Case, caps: WaveLimits) -> None:
         went = Counter(broker for comes, goes in pairs for broker in goes if comes)
         most.append((came.total(), max(came.values(), default=0), max(went.values(), default=0)))
         assert all(len(comes) <= 1 for comes, _ in pairs) or not caps.one_at_a_time
-    assert list(zip(planned.moves, planned.most_in, planned.most_out, strict=True)) == most
+    assert list(zip(planned.moves, planned.max_incoming, planned.max_outgoing, strict=True)) == most
     assert max((max(into, out) for _, into, out in most), default=0) <= (caps.moves_per_broker or 99)
 
 
@@ -130,7 +130,7 @@ def test_waves_are_independent_of_row_order(case: Case, caps: WaveLimits, chance
     assert _named(case.partitions, one) == _named(shuffled, other)
 
 
-def _named(partitions: Partitions, planned: Waves) -> list[tuple[int, ...]]:
+def _named(partitions: PlacementPartitions, planned: Waves) -> list[tuple[int, ...]]:
     names = zip(partitions.topic[planned.row].tolist(), partitions.partition[planned.row].tolist(), strict=True)
     lists = zip(planned.wave.tolist(), planned.before.T.tolist(), planned.after.T.tolist(), strict=True)
     return [(*name, *step) for name, step in zip(names, lists, strict=True)]
@@ -177,7 +177,7 @@ def test_nothing_to_move_is_no_wave() -> None:
     placement = place(brokers_of((None,) * 3), partitions, PlacementGoal())
     for caps in (WaveLimits(), WaveLimits(moves_per_broker=1, one_at_a_time=True)):
         planned = cut_into_waves(partitions, placement, {}, caps)
-        assert (planned.count, planned.moves, planned.most_in, fewest_waves(placement, caps)) == (0, [], [], 0)
+        assert (planned.count, planned.moves, planned.max_incoming, fewest_waves(placement, caps)) == (0, [], [], 0)
 
 
 def test_no_room_at_all_is_an_error() -> None:

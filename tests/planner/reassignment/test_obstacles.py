@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.obstacles import obstacle, reassignment
+from planner.reassignment.obstacles import describe_reassignment, obstacle
 from schemas.enums import RejectionCode as Code
 from schemas.replica_assignment import ReplicaAssignment
 
@@ -84,14 +84,14 @@ def test_nothing_else_keeps_it_from_moving(before: Brokers, goal: Brokers, isr: 
 
 def test_what_shares_brokers_and_what_copies() -> None:
     rows = [
-        reassignment(("t", 0), STILL, [2, 1], [1, 2], LIVE),
-        reassignment(("t", 1), STILL, [1, 3], [1, 2], LIVE),
-        reassignment(("t", 2), MOVING, None, [1, 2], LIVE),
-        reassignment(("t", 3), None, [7], [], LIVE),
-        reassignment(("t", 4), STILL, [1], [1, 2], LIVE),
+        describe_reassignment(("t", 0), STILL, [2, 1], [1, 2], LIVE),
+        describe_reassignment(("t", 1), STILL, [1, 3], [1, 2], LIVE),
+        describe_reassignment(("t", 2), MOVING, None, [1, 2], LIVE),
+        describe_reassignment(("t", 3), None, [7], [], LIVE),
+        describe_reassignment(("t", 4), STILL, [1], [1, 2], LIVE),
     ]
 
-    assert [(row.name, row.goal, set(row.brokers), row.copies, row.is_void) for row in rows] == [
+    assert [(row.name, row.goal, set(row.brokers), row.copies, row.is_empty) for row in rows] == [
         ("t-0", (2, 1), {1, 2}, False, False),
         ("t-1", (1, 3), {1, 2, 3}, True, False),
         ("t-2", (1, 3), {1, 2, 3}, True, False),

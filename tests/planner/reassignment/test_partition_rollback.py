@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from planner.reassignment.partition_rollback import (
     ClusterFacts,
-    Rejection,
+    RollbackRejection,
     RollbackTarget,
     roll_back_partition,
     with_waves_numbered,
@@ -136,7 +136,7 @@ def test_what_is_left_alone_and_why(
 
     rejection = roll_back_partition(MOVE, partition, _topic(**of_topic), AROUND, RollbackTarget(replicas, "snapshot 3"))
 
-    assert isinstance(rejection, Rejection)
+    assert isinstance(rejection, RollbackRejection)
     assert (rejection.code, words in rejection.reason) == (code, True), rejection
 
 
@@ -228,7 +228,7 @@ def test_a_row_is_the_one_that_reassignment_makes(spark: SparkSession) -> None:
     for partition, (before, after) in zip(partitions, PAIRS, strict=True):
         now = msgspec.convert(partition, PartitionInfo)
         steps = roll_back_partition(way(before, after), now, _topic(), AROUND, START)
-        assert not isinstance(steps, Rejection)
+        assert not isinstance(steps, RollbackRejection)
         ours += steps
 
     but = {"reason", "cluster", "plan_id"}

@@ -6,7 +6,7 @@ import pytest
 
 from planner.rules.decisions import Decision
 from planner.rules.inputs import BrokerSets
-from planner.rules.reassignment import reassignment
+from planner.rules.reassignment import decide_reassignment
 from schemas.enums import Action, RejectionCode
 from schemas.partition_info import PartitionInfo
 
@@ -33,7 +33,7 @@ def moving(isr: list[int]) -> PartitionInfo:
 
 def decide(isr: list[int], live: set[int], **options: Any) -> Decision:  # noqa: ANN401 - of the rule
     brokers = BrokerSets.of(dict.fromkeys(live, True), {})
-    decision = reassignment(KEY, moving(isr), None, brokers, **options)
+    decision = decide_reassignment(KEY, moving(isr), None, brokers, **options)
     assert decision is not None
     return decision
 

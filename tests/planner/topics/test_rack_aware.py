@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from planner.rules.replica_placement import lists_for, rack_alternated, rack_aware_lists
 from planner.topics.assignment import LISTS, assign_rack_aware, partition_ids
-from planner.topics.crowding import crowded_rows, crowding, least_crowding
+from planner.topics.crowding import crowded_rows, least_crowding, max_per_rack
 from schemas.rows import Row
 from tests.planner.topics.assignment_oracle import alternated, kafkas, listed, placed, some_topics, topic, topics
 
@@ -63,7 +63,7 @@ TWO_SITES: Final = dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "
 def test_balanced_does_not_crowd_a_rack() -> None:
     """Replication factor 4 on racks of four and three brokers."""
     most = {
-        balanced: Counter(crowding(row[3], TWO_SITES) for row in rack_aware_lists(TWO_SITES, 4, balanced=balanced))
+        balanced: Counter(max_per_rack(row[3], TWO_SITES) for row in rack_aware_lists(TWO_SITES, 4, balanced=balanced))
         for balanced in (False, True)
     }
     assert most == {False: {2: 35, 3: 7}, True: {2: 42}}
@@ -75,8 +75,8 @@ def test_balanced_equals_kafka_up_to_the_number_of_racks(racks: dict[int, str], 
     factor = min(factor, len(racks))
     balanced = list(rack_aware_lists(racks, factor, balanced=True))
     kafkas_lists = list(rack_aware_lists(racks, factor))
-    least = min(crowding(some, racks) for some in combinations(racks, factor))
-    assert {crowding(row[3], racks) for row in balanced} == {least} == {least_crowding(factor, racks, racks)}
+    least = min(max_per_rack(some, racks) for some in combinations(racks, factor))
+    assert {max_per_rack(row[3], racks) for row in balanced} == {least} == {least_crowding(factor, racks, racks)}
     assert all(len(set(row[3])) == factor for row in balanced)
     if factor <= len(set(racks.values())):
         assert balanced == kafkas_lists
@@ -128,6 +128,6 @@ def test_alternated_as_kafkas_loop_does(racks: dict[int, str]) -> None:
 )
 def test_many_rows_are_judged_as_each_alone(lists: list[list[int]], racks: dict[int, str], brokers: set[int]) -> None:
     rows = np.array([replicas + [-1] * (5 - len(replicas)) for replicas in lists], dtype=np.int32).reshape(-1, 5)
-    alone = [crowding(replicas, racks) > least_crowding(len(replicas), racks, brokers) for replicas in lists]
+    alone = [max_per_rack(replicas, racks) > least_crowding(len(replicas), racks, brokers) for replicas in lists]
 
     assert crowded_rows(rows, racks, brokers).tolist() == alone

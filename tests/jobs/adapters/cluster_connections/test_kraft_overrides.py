@@ -55,7 +55,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> KRaftReader:
     for module in (kraft, fresh_reads):
         monkeypatch.setattr(module, "read_last_applied", read_last_applied)
     monkeypatch.setattr(kraft, "BROKERS_SECONDS", 0.0)
-    monkeypatch.setattr(kraft, "own_rates", lambda _, row: {"a": str(row.broker_id)})
+    monkeypatch.setattr(kraft, "read_throttle_rates", lambda _, row: {"a": str(row.broker_id)})
     monkeypatch.setattr(kraft, "read_cluster", lambda *_: ("id", BROKERS))
     monkeypatch.setattr(kraft, "ask_brokers", ask)
     monkeypatch.setattr(precondition_reader, "read_topic_overrides", lambda *_: {"t": {"b": "2"}})

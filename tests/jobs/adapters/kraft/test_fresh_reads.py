@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.kraft import fresh_reads
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError
 from jobs.adapters.kraft.fresh_reads import FreshReads, catch_up
-from jobs.adapters.kraft.session import Quorum, Session, StaleMetadataError
+from jobs.adapters.kraft.session import BrokerSession, Quorum, StaleMetadataError
 from jobs.core.errors import UnreadableError
 from schemas.rows import Broker
 from schemas.znode_codecs import Endpoint
@@ -31,9 +31,9 @@ class Answers:
         return SimpleNamespace(finalized_features_epoch=self.applied[min(self.asked, len(self.applied)) - 1])
 
 
-def session(answers: Answers, high_watermark: int | None = COMMITTED) -> Session:
+def session(answers: Answers, high_watermark: int | None = COMMITTED) -> BrokerSession:
     quorum = Quorum(leader_id=1, leader_epoch=7, high_watermark=high_watermark, voters=[])
-    return Session(send=answers, quorum=quorum, quorum_fault=None, has_controller=True)
+    return BrokerSession(send=answers, quorum=quorum, quorum_fault=None, has_controller=True)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from jobs.adapters.kraft import precondition_reader
 from jobs.adapters.kraft.cluster import read_cluster
-from jobs.adapters.kraft.session import Session, read_from_broker
+from jobs.adapters.kraft.session import BrokerSession, read_from_broker
 from jobs.adapters.kraft.topics import KRaftTopicReading, has_at_most, list_topics, read_named_partitions, read_topics
 from schemas.rows import Row
 from tests.jobs.support.kafka.paged_brokers import NOT_PAGED, PAGED, Move, PagedCluster
@@ -47,8 +47,8 @@ class Broker:
         return answer(request) if callable(answer) and not hasattr(answer, "encode") else answer
 
     @property
-    def session(self) -> Session:
-        return Session(send=self, quorum=None, quorum_fault="not asked", has_controller=True)
+    def session(self) -> BrokerSession:
+        return BrokerSession(send=self, quorum=None, quorum_fault="not asked", has_controller=True)
 
 
 def _partition(number: int, replicas: Sequence[int] = (1, 2), error: int = 0, leader: int = 1) -> Any:  # noqa: ANN401

@@ -6,7 +6,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.core.migration_signs import MADE_BY_HAND
 from schemas.enums import RequestKind
 from schemas.rows import ZnodeRequest
-from schemas.znode_codecs import Controller
+from schemas.znode_codecs import ControllerRegistration
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree
 
 V2 = b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
@@ -25,7 +25,7 @@ def test_controller_of_any_version(bare_tree: KafkaTree, data: bytes) -> None:
 
     state = cluster_of(bare_tree)
 
-    assert (state.controller, state.controller_version) == (Controller(1, -1), 0)
+    assert (state.controller, state.controller_version) == (ControllerRegistration(1, -1), 0)
     assert state.controller_owner == bare_tree.client.client_id[0]
     assert state.migration is None
 

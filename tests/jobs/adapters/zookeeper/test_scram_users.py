@@ -1,6 +1,6 @@
 """SCRAM users, whose names Kafka's tools encode in paths (`Sanitizer.sanitize`)."""
 
-from jobs.adapters.zookeeper.scram_users import sanitized, scram_credential
+from jobs.adapters.zookeeper.scram_users import sanitize, scram_credential
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -20,7 +20,7 @@ ZNODE_BY_USER = {
 
 
 def test_names_are_encoded_as_kafka_encodes_them() -> None:
-    assert {user: sanitized(user) for user in ZNODE_BY_USER} == ZNODE_BY_USER
+    assert {user: sanitize(user) for user in ZNODE_BY_USER} == ZNODE_BY_USER
 
 
 def test_a_user_is_found_at_the_encoded_path(tree: KafkaTree) -> None:

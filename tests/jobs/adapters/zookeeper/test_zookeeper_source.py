@@ -18,7 +18,7 @@ from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import _call, supports_multi_read
-from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_PER_TASK, Names, ZooKeeperDataSource
+from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_PER_TASK, NameBatch, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
 from schemas.rows import Row
@@ -155,7 +155,7 @@ def test_more_znodes_than_a_task_reads_are_all_read(tree: KafkaTree) -> None:
 
     tasks = source.reader(ZNODES).partitions()
 
-    assert [len(task.names) for task in tasks if isinstance(task, Names)] == [ZNODES_PER_TASK, ZNODES_PER_TASK, 1]
+    assert [len(task.names) for task in tasks if isinstance(task, NameBatch)] == [ZNODES_PER_TASK, ZNODES_PER_TASK, 1]
     assert [row["path"] for row in load(source.options)] == [f"/many/{name}" for name in names]
 
 

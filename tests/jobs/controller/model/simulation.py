@@ -664,7 +664,7 @@ def _patched(simulation: Simulation) -> Iterator[None]:
         for name, value in {
             "jobs.adapters.zookeeper.multi_read.supports_multi_read": lambda _: True,
             "jobs.adapters.brokers.channel_manager.BrokerQueue": simulation.network.queue,
-            "jobs.controller.controller.interrupted": simulation.run_between_cycles,
+            "jobs.controller.controller.is_interrupted": simulation.run_between_cycles,
             "jobs.controller.controller.BrokerStartup.start": lambda _: (
                 None
             ),  # it is a thread, and would run at any time

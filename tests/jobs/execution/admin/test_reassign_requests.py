@@ -9,7 +9,7 @@ from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper import admin_requests as orders
-from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, chunks
+from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, split_reassignments
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.core.errors import RefusedError
 from schemas.enums import PlanKind, PlanStatus
@@ -86,7 +86,7 @@ def test_partition_that_lost_its_leader_is_not_requested(
 def test_requests_stay_below_the_limit_of_zookeeper() -> None:
     targets = [TopicPartition("a-topic-of-some-length", number, [1, 2, 3]) for number in range(40_000)]
 
-    made = list(chunks(targets, orders.MAX_REQUEST_BYTES))
+    made = list(split_reassignments(targets, orders.MAX_REQUEST_BYTES))
 
     assert [target for chunk in made for target in chunk] == targets
     assert max(len(encode_partitions(chunk)) for chunk in made) <= orders.MAX_REQUEST_BYTES

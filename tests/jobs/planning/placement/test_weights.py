@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.planning.placement.partition_arrays import rows_of
 from jobs.planning.placement.weights import UNKNOWN_SIZE, digest, fill_unknown, read_size_file
-from planner.placement.types import Partitions
+from planner.placement.types import PlacementPartitions
 
 CSV = "topic,partition,bytes\norders,0,1024\norders,1,0\n"
 JSON = (
@@ -106,7 +106,7 @@ def _digest(sizes: list[tuple[int, int, int]]) -> str:
     """Return the digest of topic, partition and bytes."""
     topic, partition, weights = (np.array(column, dtype=np.int64) for column in zip(*sizes, strict=True))
     some = np.zeros((len(sizes), 1), dtype=np.int64)
-    rows = Partitions(topic=topic, partition=partition, replicas=some, movable=np.ones(len(sizes), dtype=bool))
+    rows = PlacementPartitions(topic=topic, partition=partition, replicas=some, movable=np.ones(len(sizes), dtype=bool))
     return digest(weights, rows)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.stored_tables import is_complete
-from jobs.repositories.plans.commit_log import note_verified
+from jobs.repositories.plans.commit_log import record_completion
 from jobs.repositories.plans.names import Alias
 from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
@@ -57,9 +57,9 @@ def test_the_last_look_that_found_nothing_is_kept(warehouse: Warehouse) -> None:
 def test_a_plan_is_verified_once(warehouse: Warehouse) -> None:
     """It stays complete until it is called or led back."""
     plan_id = stored(warehouse, 1, changes=[change("t", 1, [1, 2], [2, 1])])
-    note_verified(warehouse, read_plan(warehouse, plan_id))
+    record_completion(warehouse, read_plan(warehouse, plan_id))
     first = read_plan(warehouse, plan_id)
-    note_verified(warehouse, first)
+    record_completion(warehouse, first)
     again = read_plan(warehouse, plan_id)
 
     assert first.row.verified_at is not None
@@ -71,7 +71,7 @@ def test_a_plan_is_verified_once(warehouse: Warehouse) -> None:
 
 def test_a_plan_that_changes_nothing_is_not_recorded_as_complete(warehouse: Warehouse) -> None:
     plan_id = stored(warehouse, 1)
-    note_verified(warehouse, read_plan(warehouse, plan_id))
+    record_completion(warehouse, read_plan(warehouse, plan_id))
 
     assert read_plan(warehouse, plan_id).row.verified_at is None
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.warehouse import Warehouse, quoted
+from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind, PlanStatus
@@ -131,7 +131,7 @@ def store_plan(
     }
     rows = {"changes": [*map(_as_row, changes)], "operations": [*map(_as_row, operations)], "rejections": list[Row]()}
     plan["plan_id"] = plan_id(plan_header(msgspec.convert({**plan, "plan_id": ""}, PlanRecord)), rows)
-    where = f"plan_id = {quoted(plan['plan_id'])}"
+    where = f"plan_id = {quote_identifier(plan['plan_id'])}"
     for table, its_rows in rows.items():
         warehouse.replace(table, [{**row, "plan_id": plan["plan_id"]} for row in its_rows], where)
     warehouse.replace("plans", [plan], where)
