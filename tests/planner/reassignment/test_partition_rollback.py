@@ -86,7 +86,7 @@ OTHER_ID: Final = {"topic_id": "BBBBBBBBBBBBBBBBBBBBBB"}
 REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
     (None, {}, None, RejectionCode.UNKNOWN_PARTITION, "the partition is gone"),
     ({}, OTHER_ID, None, RejectionCode.UNKNOWN_TOPIC, "created again"),
-    ({}, {"topic_id": None}, None, RejectionCode.UNKNOWN_TOPIC, f"its topic has lost its topic id {TOPIC_ID}: put it"),
+    ({}, {"topic_id": None}, None, RejectionCode.UNKNOWN_TOPIC, f"its topic has lost its topic id {TOPIC_ID}: restore"),
     ({"topic": "deleted"}, {}, None, RejectionCode.DELETION_REQUESTED, "queued for deletion"),
     ({"understood": False}, {}, None, RejectionCode.NOT_UNDERSTOOD, "not understood"),
     ({"leader": None}, {}, None, RejectionCode.NO_STATE, "no leader and ISR"),
