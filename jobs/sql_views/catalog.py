@@ -20,6 +20,7 @@ from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core.errors import RefusedError, SurveyorError, UsageError
 from jobs.runtime.cli_enums import Dialect
 from jobs.runtime.console import warn
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.columns import TABLE_COLUMNS
 from schemas.text import abbreviate, pluralise
@@ -142,17 +143,18 @@ def register(settings: Settings, registration: CatalogStatements, metastore: str
                 f"Spark refused {refused}: {reason}; what precedes it is registered, and the same command continues"
             ) from error
 
-    schema, *others = registration.statements
-    run(schema)
-    try:
-        listed = session.sql(f"SHOW TABLE EXTENDED IN {_quoted(registration.schema)} LIKE '*'").collect()
-    except (PySparkException, Py4JError) as error:
-        reason = str(error).partition("\n")[0]
-        warn(f"it is unknown whether names in {registration.schema} are those of another warehouse: {reason}")
-    else:
-        _refuse_other_locations(registration, {row["tableName"]: row["information"] for row in listed})
-    for statement in others:
-        run(statement)
+    with progress(f"registering {registration.summary}"):
+        schema, *others = registration.statements
+        run(schema)
+        try:
+            listed = session.sql(f"SHOW TABLE EXTENDED IN {_quoted(registration.schema)} LIKE '*'").collect()
+        except (PySparkException, Py4JError) as error:
+            reason = str(error).partition("\n")[0]
+            warn(f"it is unknown whether names in {registration.schema} are those of another warehouse: {reason}")
+        else:
+            _refuse_other_locations(registration, {row["tableName"]: row["information"] for row in listed})
+        for statement in others:
+            run(statement)
 
 
 _LOCATION: Final = re.compile(r"^Location: (.*)$", re.MULTILINE)

@@ -164,7 +164,9 @@ def write_fleet_report(settings: Settings, out: Path | None, parallel: int | Non
         lambda cluster: f"clusters/{quote(_page_of(cluster), safe='')}" if cluster in healths else None,
     )
     written = replace_file(index, html)
-    shown = f"report of {pluralise(len(settings.fleet), 'cluster')}: {index} ({format_bytes(written)})"
+    shown = (
+        f"reports of {len(healths)} of {pluralise(len(settings.fleet), 'cluster')}: {index} ({format_bytes(written)})"
+    )
     fields = result.fields | {"path": str(index), "bytes": written}
     return CommandResult(fields, *result.lines, shown, steps=result.steps, exit_code=result.exit_code)
 
