@@ -220,7 +220,7 @@ def test_dry_run_names_the_resident_controller(tree: KafkaTree, surveyor: Survey
     done = surveyor("commit", plan)
 
     assert done.code == 0
-    assert "for `surveyor control`, is the controller: the plan is submitted to it" in done.stdout
+    assert "for `surveyor control`, is the controller; the plan is submitted to it" in done.stdout
     assert tree.dump() == before
 
 

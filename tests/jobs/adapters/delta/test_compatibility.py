@@ -184,7 +184,7 @@ def test_a_write_that_a_changed_property_refuses_names_the_command(warehouse: Wa
     REVERSED["appendOnly"](DeltaTable(warehouse.path(TABLE)))
 
     with pytest.raises(
-        SurveyorError, match=r"append-only.*changed delta.appendOnly, which `surveyor snapshot` sets"
+        SurveyorError, match=r"append-only.*changed delta.appendOnly, which `surveyor snapshot` restores"
     ) as error:
         warehouse.replace(TABLE, [partition(1)])
     assert "\n" not in str(error.value)

@@ -128,7 +128,7 @@ def test_manually_created_lease_stops_commits(tree: KafkaTree, settings: Setting
     tree.write(LEASE, b"upgrade tonight")
 
     with (
-        pytest.raises(LeaseHeldError, match=r"upgrade tonight.*was created by hand"),
+        pytest.raises(LeaseHeldError, match=r"upgrade tonight.*was created manually"),
         own_lease(settings, "p", "commit"),
     ):
         pytest.fail("it is held")
