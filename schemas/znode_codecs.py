@@ -495,7 +495,7 @@ def decode_controller(data: bytes | None) -> ControllerRegistration:
     """Decode /controller; old clusters wrote the bare broker id.
 
     >>> decode_controller(b"3")
-    Controller(broker_id=3, kraft_controller_epoch=-1)
+    ControllerRegistration(broker_id=3, kraft_controller_epoch=-1)
     """
     if data is not None and _EPOCH.fullmatch(data) and int(data) <= LAST_EPOCH + 1:
         return ControllerRegistration(int(data), -1)

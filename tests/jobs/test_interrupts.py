@@ -24,12 +24,12 @@ ENDED = "surveyor: interrupted; nothing was written to the cluster"
 
 ASLEEP = """\
 import time
-from jobs.core.signals import defer_signals, install_handlers, interrupted, raise_on_signal
+from jobs.core.signals import defer_signals, install_handlers, is_interrupted, raise_on_signal
 install_handlers()
 with {way}():
     try:
         print("here", flush=True)
-        while not interrupted():
+        while not is_interrupted():
             time.sleep(0.01)
         time.sleep(30)
     finally:
