@@ -74,7 +74,7 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], tables: PlanningTa
     gone = [str(broker) for broker in ids if broker not in understood]
     live = join_ids(sorted(understood)) or "none"
     reason = (
-        f"--brokers: {', '.join(gone)} not live in snapshot {tables.snapshot.snapshot_id}; alive are {live}. "
+        f"--brokers: {', '.join(gone)} not live in snapshot {tables.snapshot.snapshot_id}; live are {live}. "
         "For dead brokers, run `surveyor status`"
     )
     ids = _keep_concerned(ids, understood, reason, tables.log)

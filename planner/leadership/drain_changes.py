@@ -1,7 +1,7 @@
 """Drains: brokers demoted while Kafka's controller is running, or shut down in a controlled way without it.
 
 Corresponds to `Election.leaderForControlledShutdown` and `KafkaController.doControlledShutdown`. The new leader is the
-first replica of the assignment that is in the ISR, alive and not drained. All drained brokers leave the ISR. Draining
+first replica of the assignment that is in the ISR, live and not drained. All drained brokers leave the ISR. Draining
 several brokers is one decision. Follower replicas on a drained broker are stopped. For partitions that it led, the
 broker becomes a follower. (A replica stopped at a leader epoch it already knows cannot be restarted at that epoch by
 any controller.) In: PARTITIONS, TOPICS, BROKERS and the brokers to drain. Out: CHANGES and REJECTIONS, among these each

@@ -80,7 +80,7 @@ class StatedRequest:
         live = join_ids(sorted(understood)) or "none"
         for broker in sorted(ids):
             if broker not in understood:
-                where = f"snapshot {tables.snapshot.snapshot_id}; alive are {live}"
+                where = f"snapshot {tables.snapshot.snapshot_id}; live are {live}"
                 raise RefusedError(f"{option}: broker {broker} is not live in {where}")
             if not understood[broker]:
                 name, reason = tables.snapshot.names.broker(broker), "`surveyor show quarantine` shows why"

@@ -85,7 +85,7 @@ class ExpandRequest:
         if len(first) > len(brokers):
             raise RefusedError(
                 f"partition 0 of {topic.name} has {pluralise(len(first), 'replica')}, and only "
-                f"{pluralise(len(brokers), 'broker', 'is', 'are')} alive in "
+                f"{pluralise(len(brokers), 'broker', 'is', 'are')} live in "
                 f"the snapshot ({', '.join(map(str, brokers))}); start the others, snapshot again",
             )
         size, max_bytes = topic_bytes(self.partitions, len(first), brokers), tables.snapshot.names.max_assignment_bytes

@@ -86,7 +86,7 @@ def topics_in(path: Path) -> list[NewTopic]:
 
 
 def not_alive_fault(unknown: Iterable[int], live: Iterable[int]) -> str:
-    return f"brokers {', '.join(map(str, unknown))} are not live in the snapshot; alive are {', '.join(map(str, live))}"
+    return f"brokers {', '.join(map(str, unknown))} are not live in the snapshot; live are {', '.join(map(str, live))}"
 
 
 def topic_name_faults(tables: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:

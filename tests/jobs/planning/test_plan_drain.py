@@ -151,7 +151,7 @@ def test_a_dead_broker_is_left_out_of_a_drain(surveyor: Surveyor) -> None:
     ran = surveyor("plan", "drain", "--brokers", "1,7", "--json")
     (plan,) = surveyor.warehouse.rows("plans", ("plan_id", "=", ran.json["plan_id"]))
     assert (ran.code, json.loads(plan["parameters"])["brokers"]) == (0, [1])
-    assert "7 not live in snapshot 1; alive are 0, 1, 2" in ran.stderr
+    assert "7 not live in snapshot 1; live are 0, 1, 2" in ran.stderr
     again = surveyor.json("plan", "drain", "--brokers", "1")
     assert again["plan_id"] == ran.json["plan_id"]
 
@@ -257,7 +257,7 @@ def test_every_view_of_a_plan_warns_of_partitions_that_go_offline(single: Survey
 
 
 REFUSED = [
-    (("drain", "--brokers", "7"), 23, "7 not live in snapshot 1; alive are 0, 1, 2"),
+    (("drain", "--brokers", "7"), 23, "7 not live in snapshot 1; live are 0, 1, 2"),
     (("drain", "--brokers", "0,1,2"), 23, "no broker of snapshot 1 could lead; name fewer"),
     (("drain", "--brokers", "x"), 2, "expected ids as in 0,1,2"),
     (("drain", "--brokers", "1", "--mode", "batch"), 2, "admin"),

@@ -110,7 +110,7 @@ def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, ware
 def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
     outcome = judged(topic, warehouse, elected(topic), lambda: topic.unregister(1))
 
-    assert outcome == (Outcome.STALE, "broker 1 is no longer alive")
+    assert outcome == (Outcome.STALE, "broker 1 is no longer live")
 
 
 def test_other_brokers_may_bounce(topic: KafkaTree, warehouse: Warehouse) -> None:

@@ -255,7 +255,7 @@ def test_doctor_examines_the_quorum_and_the_brokers(story: Story) -> None:
     assert findings["quorum"][1].startswith(f"{leader}; not up to date: {story.killed} (")
     assert findings["versions"][1] == f"metadata.version {ELR_LEVEL}; all brokers support up to {ELR_LEVEL}"
     assert findings["clock"] == ("fine", "as that of the quorum's leader")
-    assert findings["brokers"] == ("fine", "2 alive")
+    assert findings["brokers"] == ("fine", "2 live")
     shown = story.surveyor("doctor").stdout
     assert "WARN   quorum " in shown
     assert shown.endswith("\n0 faults, 2 warnings\n")
@@ -264,7 +264,7 @@ def test_doctor_examines_the_quorum_and_the_brokers(story: Story) -> None:
 def test_doctor_compares_brokers_with_the_last_snapshot(story: Story) -> None:
     (brokers,) = [row for row in story.doctor["findings"] if row["check"] == "brokers"]
     assert brokers["state"] == "warning"
-    assert brokers["found"] == f"2 alive; in the last snapshot, but not live: {story.killed}"
+    assert brokers["found"] == f"2 live; in the last snapshot, but not live: {story.killed}"
 
 
 def test_doctor_without_a_broker_that_answers(story: Story, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_killed_broker_is_fenced(story: Story, snapshot: int) -> None:
 
 def test_doctor_names_the_fenced_broker(story: Story) -> None:
     (brokers,) = [row for row in story.doctor["findings"] if row["check"] == "brokers"]
-    assert (brokers["state"], brokers["found"]) == ("warning", f"2 alive; fenced: {story.killed}")
+    assert (brokers["state"], brokers["found"]) == ("warning", f"2 live; fenced: {story.killed}")
     (versions,) = [row for row in story.doctor["findings"] if row["check"] == "versions"]
     assert versions["found"].startswith(f"metadata.version {LEVEL}; all brokers support up to ")
 

@@ -27,7 +27,7 @@ SHOWN = {
     "jobs/web/dashboard/pages.py": "ages",
     "jobs/web/report.py": "ages",
     "jobs/repositories/drained_brokers.py": "drained.since",
-    "jobs/repositories/plans/commit_log.py": "plans.verified_at",
+    "jobs/repositories/plans/plans_table.py": "plans.verified_at",
     "jobs/repositories/plans/commit_rows.py": "commits.committed_at",
     "jobs/repositories/plans/record_builders.py": "plans.created_at",
     "jobs/snapshots/snapshot.py": "snapshots.taken_at",

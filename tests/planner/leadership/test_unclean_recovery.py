@@ -151,7 +151,7 @@ def test_a_member_that_is_not_assigned_is_named(spark: SparkSession) -> None:
     offline = offline_partitions(partitions, topics, brokers)
     considered = offline, configs, _evidence(spark, offline, [], [1])
     no_partitions = frame(spark, [], PARTITIONS).select("topic", "partition")
-    outside = "alive and in the ISR, but not assigned, so it cannot lead: 1"
+    outside = "live and in the ISR, but not assigned, so it cannot lead: 1"
     (change,) = as_rows(recover_changes(*considered, None))
     (rejection,) = as_rows(recover_rejections(*considered, no_partitions))
     assert outside in change["reason"]

@@ -159,7 +159,7 @@ def test_each_dead_leader_fails_only_its_own_rows(
     written = write(control, plan)
 
     assert written.outcomes == {p: Outcome.STALE if p % 4 < 3 else Outcome.APPLIED for p in range(400)}
-    assert written.message(1) == "broker 2 is no longer alive"
+    assert written.message(1) == "broker 2 is no longer live"
 
 
 def test_flapping_broker_fails_only_its_own_rows(

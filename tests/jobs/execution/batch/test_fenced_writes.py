@@ -106,7 +106,7 @@ def test_new_leader_that_left_makes_its_rows_stale(
     written = write(control, plan)
 
     assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
-    assert written.message(1) == "broker 2 is no longer alive"
+    assert written.message(1) == "broker 2 is no longer live"
     assert tree.state(T, 1).leader == 0
 
 

@@ -240,7 +240,7 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--rebalance", "--exclude", "orders,late"], None, 2, "--exclude 'orders,late': expected one regular expression"),
     (["--rebalance", "--topics", "none"], None, 23, "no partition of snapshot 1"),
     (["--add-brokers", "x"], None, 2, "--add-brokers 'x': expected ids as in 0,1,2"),
-    (["--add-brokers", "7"], None, 23, "broker 7 is not live in snapshot 1; alive are 0, 1, 2, 3, 4, 5"),
+    (["--add-brokers", "7"], None, 23, "broker 7 is not live in snapshot 1; live are 0, 1, 2, 3, 4, 5"),
     (["--add-brokers", "9"], None, 23, "broker 9 is not live"),
     (["--add-brokers", "5"], None, 23, "/brokers/ids/5 is not understood"),
     (["--remove-brokers", "7"], None, 23, "brokers 7 are unknown"),
