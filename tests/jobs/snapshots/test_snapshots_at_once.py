@@ -261,6 +261,7 @@ def test_the_lease_is_checked_in_each_attempt_at_a_write(
     surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, by_spark: bool
 ) -> None:
     steps, check = list[str](), SnapshotLease.refuse_lost
+    settings.warehouse.ensure_tables()  # any process may add constraints, without the lease
 
     def checked(lease: SnapshotLease) -> None:
         steps.append("check")

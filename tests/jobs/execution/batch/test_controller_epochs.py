@@ -89,7 +89,7 @@ def test_a_state_of_the_last_epoch_holds_up_its_partition_alone(tree: KafkaTree,
     assert {tree.state(T, number).controller_epoch for number in PARTITIONS if number} == {58}
     reasons = {row["message"] for row in surveyor.commits(plan.plan_id) if row["outcome"] == "failed"}
     assert len(reasons) == 1
-    assert "2147483646, the last one, and no controller overwrites it; write it again by" in reasons.pop()
+    assert "2147483646, the last one, and no controller overwrites it; write it again with" in reasons.pop()
     assert done.exit_code != DONE
 
 
