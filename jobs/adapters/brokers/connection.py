@@ -102,7 +102,7 @@ class BrokerConnection:
     broker: Broker
     client_id: str
     on_activity: Callable[[], None]
-    """Called whenever the broker shows that it is live."""
+    """Called whenever the broker accepts or sends data, or responds on another connection."""
     listener: Listener
     versions: dict[int, int]
     correlation: int = 0
