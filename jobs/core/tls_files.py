@@ -101,7 +101,7 @@ def _keystore(values: Mapping[str, str], file: str, location: str, kind: str, pa
     if not is_keystore(data) and values.get(kind, "").upper() == "PEM":
         return None
     try:
-        return read_keystore(data, values.get(password), values.get(KEY_PASSWORD) if location == KEYSTORE else None)
+        return read_keystore(data, values.get(password))
     except KeystoreError as error:
         raise UsageError(f"{where} {error}; see {password} and {kind}") from None
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from jobs.adapters.java.home import java_home
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 
-TYPES: Final = ("JKS", "PKCS12", "old PKCS12")
+TYPES: Final = ("PKCS12", "old PKCS12")
 """The last one has the algorithms that Java used before 12: RC2 and triple DES, with SHA-1."""
 PASSWORD: Final = "store-secret"  # noqa: S105 - not a real password
 
