@@ -4,9 +4,8 @@ These pure functions are the only decoders of the system. They accept and write 
 stricter if Kafka would continue with a wrong value: anything that cannot be decoded is a `MalformedZnodeError` with its
 reason, for the quarantine. For a znode with many facts, as a topic's partitions, `read_...` returns those that are
 understood and the reasons for the others, while `decode_...` refuses the whole. JSON that the fast decoder refuses is
-read again as Kafka's Jackson reads it (`schemas.jackson`): a byte order mark, UTF-16 and text after the value change
-nothing, and the last value of a key that occurs twice counts. Formats and versions follow the layout table of
-ZkData.scala.
+read again as Kafka's Jackson reads it (`schemas.jackson`): a byte order mark and text after the value change nothing,
+and the last value of a key that occurs twice counts. Formats and versions follow the layout table of ZkData.scala.
 """
 
 import re
