@@ -14,16 +14,6 @@ from jobs.runtime.lazy_commands import LazyCommand
 
 DEFAULT_PART: Final = "Commands"
 
-SYNONYMS: Final = {
-    **dict.fromkeys(("get", "list", "ls", "describe"), "show"),
-    **dict.fromkeys(("apply", "execute", "run"), "commit"),
-    **dict.fromkeys(("undo", "revert"), "rollback"),
-    **dict.fromkeys(("move", "generate"), "plan reassign"),
-    **dict.fromkeys(("abort", "stop"), "cancel"),
-    **dict.fromkeys(("check", "diagnose"), "doctor"),
-}
-"""Names of commands in other tools."""
-
 
 class HelpPage(TyperGroup):
     """A group of commands with a help page of this form."""
@@ -53,7 +43,7 @@ class HelpPage(TyperGroup):
             raise
 
     def _meant(self, ctx: Any, word: str) -> list[str] | None:  # noqa: ANN401 - as above
-        """Search the commands of other groups, then options of commands, then synonyms."""
+        """Search the commands of other groups, then options of commands."""
         root = ctx.find_root()
         groups = dict(_groups(root.command))
         own = "" if ctx.parent is None else ctx.info_name
@@ -66,7 +56,7 @@ class HelpPage(TyperGroup):
             for command in group.commands.values():
                 if name in {own, "plan"} and any(f"--{word}" in param.opts for param in command.params):
                     return [root.info_name, name, command.name, f"--{word}"]
-        return [root.info_name, SYNONYMS[word]] if word in SYNONYMS else None
+        return None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - Typer's own
         """Write the commands, then the group's own options."""

@@ -165,9 +165,6 @@ def test_a_misspelt_name_is_a_usage_error_with_a_suggestion(line: str, meant: st
         ("plan topics", "surveyor show topics"),
         ("plan status", "surveyor status"),
         ("show drain --brokers 1", "surveyor plan drain --brokers 1"),
-        ("get topics", "surveyor show topics"),
-        ("apply balance", "surveyor commit balance"),
-        ("undo balance", "surveyor rollback balance"),
     ],
 )
 def test_what_was_meant_is_said_as_a_line_to_type(line: str, meant: str) -> None:
