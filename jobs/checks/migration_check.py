@@ -19,13 +19,13 @@ from jobs.adapters.brokers.migration_configs import (
     read_migration_configs,
 )
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS
-from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster import CONFIGS, MIGRATION, TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.checks.common_checks import CheckResult, CheckStatus, quarantine_advice
-from jobs.core.migration_signs import is_made_by_hand, migration_refusal
+from jobs.core.migration_signs import is_started, migration_refusal
 from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -139,7 +139,7 @@ def migration_checks(settings: Settings, facts: MigrationFacts) -> Iterator[Chec
     Once a KRaft controller has taken over, nothing else is judged: brokers leave ZooKeeper then, one at a time.
     """
     yield _started(settings, facts)
-    if facts.state.migration and not is_made_by_hand(facts.state.migration):
+    if facts.state.migration and is_started(facts.state.migration):
         return
     yield from _brokers(settings, facts)
     yield from _protocols(settings, facts)
@@ -160,7 +160,7 @@ def _warning(check: str, found: str, advice: str) -> CheckResult:
 def _started(settings: Settings, facts: MigrationFacts) -> CheckResult:
     sign = facts.state.migration
     if sign:
-        return _fault("started", sign, migration_refusal(sign) if is_made_by_hand(sign) else _AFTER_THE_START)
+        return _fault("started", sign, _AFTER_THE_START if is_started(sign) else migration_refusal(sign))
     if facts.state.controller_id in {NO_CONTROLLER, None}:
         return _fault("started", "no broker is the controller", command_line(settings, "doctor"))
     return CheckResult("started", CheckStatus.FINE, "no KRaft controller has taken over")
@@ -258,7 +258,7 @@ def _raise_protocol(facts: MigrationFacts, since: Protocol) -> str:
     """Advise the line for server.properties; a broker does not start with a version that its release does not know."""
     releases = [Protocol.parse(config.release) for config in facts.configs.values()]
     known = [release for release in releases if release]
-    if len(known) < len(releases) or min(known) < since:
+    if not known or len(known) < len(releases) or min(known) < since:
         return _upgrade(facts)
     line = f"{PROTOCOL_VERSION}={_short(min(known))}"
     return f"set {line} in server.properties of all brokers, and restart them one at a time; this cannot be undone"
@@ -411,6 +411,13 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
             f"list them with: {shown}"
         )
         yield _warning("acls", found, advice)
+    if carried.has_empty_migration:
+        yield _warning(
+            "znodes",
+            f"{MIGRATION} is empty, as zookeeper-security-migration creates it; KRaft controllers before 3.9 cannot "
+            "decode it, and do not begin the migration",
+            f"before you start a KRaft controller: {shell} delete {MIGRATION}",
+        )
     if carried.consumers:
         yield _warning(
             "left behind",

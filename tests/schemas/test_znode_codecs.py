@@ -44,6 +44,15 @@ from tests.schemas.kafka_znodes import (
     Decoder,
 )
 
+EMPTY: Final[dict[tuple[Decoder, bytes | None], object]] = {
+    (decode_config, None): {},
+    (decode_config, b""): {},
+    (decode_migration, None): -1,
+    (decode_migration, b""): -1,
+    (decode_partitions, b""): [],
+}
+"""Empty znodes that Kafka or its tools leave, which mean nothing; Kafka decodes no other empty znode."""
+
 DECODERS: Final[list[Decoder]] = list(dict.fromkeys(decode for decode, _, _ in BY_KAFKA.values()))
 
 
@@ -223,8 +232,15 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
             "a zero byte": b"\x00",
             "an open brace": b"{",
         }.items()
+        if data or (decode, data) not in EMPTY
     },
 }
+
+
+@pytest.mark.parametrize("znode", EMPTY)
+def test_an_empty_znode_that_tools_leave_means_nothing(znode: tuple[Decoder, bytes | None]) -> None:
+    decode, data = znode
+    assert decode(data) == EMPTY[znode]
 
 
 @pytest.mark.parametrize(("decode", "data"), MALFORMED.values(), ids=MALFORMED)
@@ -308,7 +324,7 @@ CONFIGS: Final[dict[str, tuple[bytes, dict[str, str | None] | None, list[str]]]]
     "null": (b'{"config":{"r":null}}', {"r": None}, ["r: Expected `str`, got `null`"]),
     "without config": (b'{"version":1}', None, ["Object missing required field `config`"]),
     "an array": (b"[]", None, ["Expected `object`, got `array`"]),
-    "empty": (b"", None, ["empty, expected JSON"]),
+    "empty": (b"", {}, []),
 }
 
 
