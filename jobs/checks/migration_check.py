@@ -27,6 +27,7 @@ from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.checks.common_checks import CheckResult, CheckStatus, quarantine_advice
 from jobs.core.migration_signs import is_started, migration_refusal
 from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.repositories.controller_epochs import later_states_message
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
@@ -70,6 +71,8 @@ class TopicFacts:
     without_state: list[str] = field(default_factory=list)
     """Partitions, as TOPIC-N."""
     without_leader: list[str] = field(default_factory=list)
+    later_epochs: list[tuple[str, int, int]] = field(default_factory=list)
+    """Partitions whose state has a later controller epoch than /controller_epoch, with that epoch."""
     moving: list[str] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
     replicas_by_broker: dict[int, int] = field(default_factory=dict)
@@ -116,15 +119,17 @@ def _read_topics(client: KazooClient, state: ClusterState) -> TopicFacts:
             facts.without_id += [topic.topic] * (topic.assignment_understood and topic.topic_id is None)
             facts.throttled += [topic.topic] * any(config.get(name) for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS))
         for partition in rows.partitions:
-            _count_partition(facts, partition)
+            _count_partition(facts, partition, state.controller_epoch)
     return facts
 
 
-def _count_partition(facts: TopicFacts, partition: PartitionInfo) -> None:
+def _count_partition(facts: TopicFacts, partition: PartitionInfo, controller_epoch: int | None) -> None:
     name = partition_name(*partition.key)
     facts.partitions += 1
     for broker in partition.replicas:
         facts.replicas_by_broker[broker] = facts.replicas_by_broker.get(broker, 0) + 1
+    if controller_epoch is not None and (partition.controller_epoch or 0) > controller_epoch:
+        facts.later_epochs.append((*partition.key, partition.controller_epoch or 0))
     if partition.is_being_reassigned:
         facts.moving.append(name)
     if partition.replicas and partition.state_version is None:
@@ -258,7 +263,7 @@ def _raise_protocol(facts: MigrationFacts, since: Protocol) -> str:
     """Advise the line for server.properties; a broker does not start with a version that its release does not know."""
     releases = [Protocol.parse(config.release) for config in facts.configs.values()]
     known = [release for release in releases if release]
-    if not known or len(known) < len(releases) or min(known) < since:
+    if len(known) < len(releases) or min(known) < since:
         return _upgrade(facts)
     line = f"{PROTOCOL_VERSION}={_short(min(known))}"
     return f"set {line} in server.properties of all brokers, and restart them one at a time; this cannot be undone"
@@ -312,7 +317,9 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             f"{pluralise(len(topics.without_id), 'topic', 'has', 'have')} no id, and the migration fails at the "
             f"first: {abbreviate(topics.without_id)}",
             f"{_raise_protocol(facts, TOPIC_IDS_SINCE)}; restart the broker that is the controller last, since its "
-            "successor assigns the ids",
+            "successor assigns the ids"
+            if facts.configs
+            else f"no broker returned its release; find out why, then check again: {command_line(settings, 'doctor')}",
         )
     if topics.without_state:
         yield _fault(
@@ -324,6 +331,9 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             "nothing, no snapshot has seen the state, and a controller lets the first live replica lead: start all "
             "its replicas first",
         )
+    if topics.later_epochs:
+        found = later_states_message(facts.state.epoch, topics.later_epochs)
+        yield _fault("epochs", found, command_line(settings, "reconcile"))
     if topics.without_leader:
         found = f"{pluralise(len(topics.without_leader), 'partition', 'has', 'have')} no leader"
         advice = (

@@ -14,12 +14,12 @@ from typing import Final
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import UsageError
+from jobs.repositories.controller_epochs import later_states_message
 from jobs.repositories.snapshots import PARTITION, rows_as_of, table_as_of
 from jobs.snapshots.diff import Difference, differences
 from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.enums import NO_CONTROLLER, PartitionState, SecurityKind
 from schemas.rows import BrokerConfig, QuarantinedZnode, SecurityEntry, Snapshot
-from schemas.text import abbreviate, partition_name, pluralise
 
 MAY_CHANGE: Final = frozenset(
     {
@@ -111,13 +111,8 @@ def _election_faults(warehouse: Warehouse, after: Snapshot) -> Iterator[str]:
     later = ("controller_epoch", ">", epoch)
     states = table_as_of(warehouse, after, "partitions", later, columns=[*PARTITION, "controller_epoch"])
     if states.num_rows:
-        rows = sorted(values_of(states, *PARTITION, "controller_epoch"))
-        named = abbreviate([f"{partition_name(topic, number)} ({of_state})" for topic, number, of_state in rows])
-        yield (
-            f"/controller_epoch is {epoch or 'missing'}, and {pluralise(len(rows), 'partition', 'has', 'have')} a "
-            f"later controller epoch: {named}. No leader can be elected there; a take-over with a later epoch repairs "
-            "it: surveyor reconcile --apply"
-        )
+        rows = list(values_of(states, *PARTITION, "controller_epoch"))
+        yield f"{later_states_message(epoch, rows)}: surveyor reconcile --apply"
 
 
 _MEDIUM: Final = {False: "ZooKeeper", True: "KRaft"}
