@@ -1,10 +1,12 @@
 """`surveyor show`: print the tables of a snapshot, or the live cluster."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from jobs.core.units import parse_since
 from jobs.runtime.completion import brokers as known_brokers
 from jobs.runtime.completion import plans as known_plans
 from jobs.runtime.completion import snapshots as known_snapshots
@@ -13,7 +15,7 @@ from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import All, PlanId, Throttle, check_throttle, command
 from jobs.runtime.settings import Settings
-from schemas.enums import ReplicaState
+from schemas.enums import EventKind, ReplicaState
 
 AsOf = Annotated[
     int | None,
@@ -32,6 +34,7 @@ EXAMPLES = """\
 Examples:
   surveyor show partitions --under-replicated --now
   surveyor show partitions --broker 3 --offline -o wide
+  surveyor show events --since 2h --broker 3
   surveyor show history --topic orders --partition 7
   surveyor show diff 12 15
   surveyor show plan repair
@@ -195,12 +198,35 @@ def snapshots(settings: Settings) -> None:
 def events(
     settings: Settings,
     *,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION|TIME",
+            help="Show only events that snapshots since then have found, as 2h, 7d or 2026-03-01T10:00 (UTC).",
+        ),
+    ] = None,
+    kind: Annotated[
+        EventKind | None,
+        typer.Option(
+            metavar="KIND", case_sensitive=False, help="Show only this kind, such as LeaderChanged or BrokerFailed."
+        ),
+    ] = None,
+    topic: Topic = None,
+    broker: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Show only events of this broker: registrations, log dirs, controllers, leaders and ISR members.",
+            autocompletion=known_brokers,
+        ),
+    ] = None,
     as_of: UpTo = None,
 ) -> None:
-    """List the events between snapshots, the newest last."""
-    from jobs.console_output.stored_tables import show_events
+    """List the events between snapshots, the newest last: the latest 200, or all with --json."""
+    from jobs.console_output.stored_tables import EventFilter, show_events
 
-    show_events(settings, as_of)
+    moment = None if since is None else parse_since("--since", since, datetime.now(UTC))
+    show_events(settings, as_of, EventFilter(kind=kind and kind.value, topic=topic, broker=broker, since=moment))
 
 
 @app.command(rich_help_panel=HISTORY)

@@ -54,6 +54,33 @@ class PartitionState(StrEnum):
     OFFLINE = "Offline"
 
 
+class EventKind(StrEnum):
+    """Differences between two snapshots; most correspond to an event that Kafka's controller handles."""
+
+    BROKER_JOINED = "BrokerJoined"
+    BROKER_FAILED = "BrokerFailed"
+    BROKER_BOUNCED = "BrokerBounced"
+    BROKER_CHANGED = "BrokerChanged"
+    TOPIC_CREATED = "TopicCreated"
+    TOPIC_VANISHED = "TopicVanished"
+    TOPIC_RECREATED = "TopicRecreated"
+    """The topic id changed: the topic was deleted and created again."""
+    TOPIC_ID_ASSIGNED = "TopicIdAssigned"
+    TOPIC_ID_LOST = "TopicIdLost"
+    """The topic exists without the id that it had."""
+    PARTITIONS_ADDED = "PartitionsAdded"
+    DELETION_REQUESTED = "DeletionRequested"
+    REASSIGNMENT_REQUESTED = "ReassignmentRequested"
+    PREFERRED_ELECTION_REQUESTED = "PreferredElectionRequested"
+    LEADER_CHANGED = "LeaderChanged"
+    ISR_SHRUNK = "IsrShrunk"
+    ISR_EXPANDED = "IsrExpanded"
+    STATE_VANISHED = "StateVanished"
+    LOG_DIR_FAILED = "LogDirFailed"
+    CONTROLLER_MOVED = "ControllerMoved"
+    EPOCH_GREW = "EpochGrew"
+
+
 class Action(StrEnum):
     """Effect of a change on its partition."""
 

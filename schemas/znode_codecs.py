@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 
-from schemas.enums import RECOVERED, RECOVERING
+from schemas.enums import NO_CONTROLLER, RECOVERED, RECOVERING
 from schemas.jackson import NotJsonError, coerced_int, coerced_text, encoded, first_value, java_int, plain_json
 from schemas.znode_json import (
     LAST_EPOCH,
@@ -525,8 +525,8 @@ def encode_epoch(epoch: int) -> bytes:
 
 
 def decode_config(data: bytes | None) -> dict[str, str]:
-    """Decode /config/topics/T: `{"version":1,"config":{"k":"v"}}`."""
-    return _decode(data, _CONFIG).config
+    """Decode /config/topics/T: `{"version":1,"config":{"k":"v"}}`; an empty znode has no overrides, as in Kafka."""
+    return _decode(data, _CONFIG).config if data else {}
 
 
 def read_config(data: bytes | None) -> tuple[dict[str, str | None] | None, list[str]]:
@@ -580,8 +580,10 @@ def decode_partitions(data: bytes | None) -> list[TopicPartition]:
 
     Replica lists are returned as requested: they may be empty or contain duplicates. Topic names may be invalid, and
     are returned in printable form. So one invalid entry does not block the others. If a partition is listed twice, the
-    last entry counts, as in Kafka.
+    last entry counts, as in Kafka. Data of length 0 lists nothing; Kafka's controller fails over a znode without data.
     """
+    if data == b"":
+        return []
     try:
         partitions = _decode(data, _PARTITIONS).partitions
     except MalformedZnodeError:
@@ -654,8 +656,11 @@ def decode_log_dir_event(data: bytes | None) -> LogDirEvent:
 
 
 def decode_migration(data: bytes | None) -> int:
-    """Decode the KRaft controller's id in /migration, -1 for none: `{"kraft_controller_id":3000,...}`."""
-    return _decode(data, _MIGRATION).kraft_controller_id
+    """Decode the KRaft controller's id in /migration, -1 for none: `{"kraft_controller_id":3000,...}`.
+
+    `zookeeper-security-migration` creates the znode empty: no KRaft controller has written it.
+    """
+    return _decode(data, _MIGRATION).kraft_controller_id if data else NO_CONTROLLER
 
 
 def decode_cluster_id(data: bytes | None) -> str:

@@ -18,6 +18,7 @@ from jobs.core.migration_signs import migration_notice
 from jobs.core.units import format_duration
 from jobs.preconditions.limits import MAX_PLAN_FROM_FUTURE_SECONDS
 from jobs.repositories.controller_epochs import epoch_regression_message
+from jobs.repositories.vanished_topics import VanishedTopics
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
@@ -53,6 +54,8 @@ class ClusterSituation:
     """The brokers that bring back the partitions that are `stuck`."""
     missing_since: Mapping[int, datetime] = field(default_factory=dict)
     """For each broker that is gone: when the first snapshot was taken that misses it."""
+    vanished: VanishedTopics | None = None
+    """The topics of an earlier snapshot, if most of them are gone."""
     names: MetadataNames = IN_ZOOKEEPER
     """How messages name what was read."""
 
@@ -103,6 +106,18 @@ def _is_refused_during_migration(step: Suggestion) -> bool:
 def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:
     if sign := situation.health.migration:
         yield Suggestion(migration_notice(sign))
+
+
+def _vanished(situation: ClusterSituation) -> Iterator[Suggestion]:
+    """Without topics or brokers no other rule finds anything due."""
+    if vanished := situation.vanished:
+        yield Suggestion(vanished.sentence, f"show topics --as-of {vanished.snapshot_id}")
+    if not (situation.health.live or situation.health.gone):
+        last = situation.warehouse_status.snapshot
+        known = (
+            f"; snapshot {last.snapshot_id} has {pluralise(last.brokers, 'broker')}" if last and last.brokers else ""
+        )
+        yield Suggestion(f"no broker is registered{known}: start the brokers, or correct the address or its chroot")
 
 
 def _quorum(situation: ClusterSituation) -> Iterator[Suggestion]:
@@ -353,6 +368,7 @@ def _quarantine(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _migration,
+    _vanished,
     _quorum,
     _blocked,
     _epoch,

@@ -17,6 +17,7 @@ from jobs.advice.outage import outage_now
 from jobs.core.errors import SurveyorError
 from jobs.repositories.drained_brokers import has_registered_again
 from jobs.repositories.snapshots import find_snapshot, other_cluster
+from jobs.repositories.vanished_topics import vanished_topics
 from jobs.repositories.warehouse_status import (
     WarehouseStatus,
     known_min_isr_of,
@@ -66,6 +67,7 @@ class ClusterStatus:
             "snapshot_id": self.snapshot_id,
             "taken_at": self.taken_at,
             **self.situation.health.json,
+            "vanished_topics": self.situation.vanished and self.situation.vanished.json,
             "outage": self.situation.outage and self.situation.outage.json,
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.warehouse_status.fault,
@@ -165,6 +167,8 @@ def read_status(
     history = None if recent.fault else settings.warehouse
     health = health_of(view, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
     max_age = settings.conf.limits.max_plan_age_hours * 3600
+    is_known = recent.fault is None and recent.snapshot is not None and view.hidden_topics is None
+    before = snapshot.snapshot_id if snapshot else None
     return ClusterStatus(
         settings=settings,
         source=source,
@@ -177,6 +181,7 @@ def read_status(
             max_plan_age=max_age,
             outage=outage_now(view, history, config_snapshot) if health.stuck else None,
             missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
+            vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
             names=view.names,
         ),
         surveyor_id=settings.conf.controller_id,

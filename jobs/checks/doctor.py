@@ -51,7 +51,7 @@ from jobs.checks.common_checks import (
 )
 from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
-from jobs.core.migration_signs import DURING_MIGRATION, is_made_by_hand, migration_refusal
+from jobs.core.migration_signs import DURING_MIGRATION, is_started, migration_refusal
 from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, place_of
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
@@ -206,8 +206,7 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
 
 def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, recorded_epoch: int) -> Checks:
     if state.migration:
-        by_hand = is_made_by_hand(state.migration)
-        advice_on_migration = migration_refusal(state.migration) if by_hand else DURING_MIGRATION
+        advice_on_migration = DURING_MIGRATION if is_started(state.migration) else migration_refusal(state.migration)
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
     view = view_now(source)
     health = health_of(view, default_min_isr=DEFAULT_MIN_ISR, threshold=1)

@@ -19,14 +19,15 @@ from jobs.adapters.brokers.migration_configs import (
     read_migration_configs,
 )
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS
-from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster import CONFIGS, MIGRATION, TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.checks.common_checks import CheckResult, CheckStatus, quarantine_advice
-from jobs.core.migration_signs import is_made_by_hand, migration_refusal
+from jobs.core.migration_signs import is_started, migration_refusal
 from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.repositories.controller_epochs import later_states_message
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
@@ -70,6 +71,8 @@ class TopicFacts:
     without_state: list[str] = field(default_factory=list)
     """Partitions, as TOPIC-N."""
     without_leader: list[str] = field(default_factory=list)
+    later_epochs: list[tuple[str, int, int]] = field(default_factory=list)
+    """Partitions whose state has a later controller epoch than /controller_epoch, with that epoch."""
     moving: list[str] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
     replicas_by_broker: dict[int, int] = field(default_factory=dict)
@@ -116,15 +119,17 @@ def _read_topics(client: KazooClient, state: ClusterState) -> TopicFacts:
             facts.without_id += [topic.topic] * (topic.assignment_understood and topic.topic_id is None)
             facts.throttled += [topic.topic] * any(config.get(name) for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS))
         for partition in rows.partitions:
-            _count_partition(facts, partition)
+            _count_partition(facts, partition, state.controller_epoch)
     return facts
 
 
-def _count_partition(facts: TopicFacts, partition: PartitionInfo) -> None:
+def _count_partition(facts: TopicFacts, partition: PartitionInfo, controller_epoch: int | None) -> None:
     name = partition_name(*partition.key)
     facts.partitions += 1
     for broker in partition.replicas:
         facts.replicas_by_broker[broker] = facts.replicas_by_broker.get(broker, 0) + 1
+    if controller_epoch is not None and (partition.controller_epoch or 0) > controller_epoch:
+        facts.later_epochs.append((*partition.key, partition.controller_epoch or 0))
     if partition.is_being_reassigned:
         facts.moving.append(name)
     if partition.replicas and partition.state_version is None:
@@ -139,7 +144,7 @@ def migration_checks(settings: Settings, facts: MigrationFacts) -> Iterator[Chec
     Once a KRaft controller has taken over, nothing else is judged: brokers leave ZooKeeper then, one at a time.
     """
     yield _started(settings, facts)
-    if facts.state.migration and not is_made_by_hand(facts.state.migration):
+    if facts.state.migration and is_started(facts.state.migration):
         return
     yield from _brokers(settings, facts)
     yield from _protocols(settings, facts)
@@ -160,7 +165,7 @@ def _warning(check: str, found: str, advice: str) -> CheckResult:
 def _started(settings: Settings, facts: MigrationFacts) -> CheckResult:
     sign = facts.state.migration
     if sign:
-        return _fault("started", sign, migration_refusal(sign) if is_made_by_hand(sign) else _AFTER_THE_START)
+        return _fault("started", sign, _AFTER_THE_START if is_started(sign) else migration_refusal(sign))
     if facts.state.controller_id in {NO_CONTROLLER, None}:
         return _fault("started", "no broker is the controller", command_line(settings, "doctor"))
     return CheckResult("started", CheckStatus.FINE, "no KRaft controller has taken over")
@@ -312,7 +317,9 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             f"{pluralise(len(topics.without_id), 'topic', 'has', 'have')} no id, and the migration fails at the "
             f"first: {abbreviate(topics.without_id)}",
             f"{_raise_protocol(facts, TOPIC_IDS_SINCE)}; restart the broker that is the controller last, since its "
-            "successor assigns the ids",
+            "successor assigns the ids"
+            if facts.configs
+            else f"no broker returned its release; find out why, then check again: {command_line(settings, 'doctor')}",
         )
     if topics.without_state:
         yield _fault(
@@ -324,6 +331,9 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             "nothing, no snapshot has seen the state, and a controller lets the first live replica lead: start all "
             "its replicas first",
         )
+    if topics.later_epochs:
+        found = later_states_message(facts.state.epoch, topics.later_epochs)
+        yield _fault("epochs", found, command_line(settings, "reconcile"))
     if topics.without_leader:
         found = f"{pluralise(len(topics.without_leader), 'partition', 'has', 'have')} no leader"
         advice = (
@@ -411,6 +421,13 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
             f"list them with: {shown}"
         )
         yield _warning("acls", found, advice)
+    if carried.has_empty_migration:
+        yield _warning(
+            "znodes",
+            f"{MIGRATION} is empty, as zookeeper-security-migration creates it; KRaft controllers before 3.9 cannot "
+            "decode it, and do not begin the migration",
+            f"before you start a KRaft controller: {shell} delete {MIGRATION}",
+        )
     if carried.consumers:
         yield _warning(
             "left behind",

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from jobs.console_output.stored_tables import (
     ROWS_SHOWN,
     displayed_columns,
+    latest_of,
     show_rows,
     with_short_message,
     without_secret,
@@ -41,7 +42,7 @@ def show_commits(settings: Settings, plan: str | None, *, everything: bool) -> N
         at = Summaries(settings.warehouse, NO_SNAPSHOT, {"commits": ("plan_id", "=", plan_id)})
         return StoredRows(at.table("commit_rows"))
 
-    show_rows(settings, plan, "commits", ROW_COLUMNS, rows_of, everything=everything)
+    show_rows(settings, plan, "commits", ROW_COLUMNS, rows_of, everything=everything, newest_last=True)
 
 
 def _show_all(settings: Settings, *, everything: bool) -> None:
@@ -51,7 +52,7 @@ def _show_all(settings: Settings, *, everything: bool) -> None:
     first = 0 if everything else max(len(rows) - ROWS_SHOWN, 0)
     latest = zip(commits[first:], rows[first:], strict=True)
     listed = [with_short_message(row) | _display_row(commit) for commit, row in latest]
-    more = [f"the latest {len(listed)} of {len(rows)}; --all shows all"] if len(listed) < len(rows) else []
+    more = [latest_of(len(rows), "--all shows all")] if len(listed) < len(rows) else []
     title = f"commits of {settings.cluster}"
     emit(
         settings,

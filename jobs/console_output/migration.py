@@ -39,20 +39,23 @@ def report_proof(settings: Settings, before: int, after: int, *, is_rolled_back:
     warehouse = settings.warehouse
     snapshots = find_snapshot(warehouse, before), find_snapshot(warehouse, after)
     proof = prove(warehouse, *snapshots, is_rolled_back=is_rolled_back)
-    lines = [f"  {_line(difference)}" for difference in proof.differences]
+    lines = [f"  fault: {fault}" for fault in proof.faults]
+    lines += [f"  {_line(difference)}" for difference in proof.differences]
     lines += [f"  not known: {subject}" for subject in proof.unknown]
     lines += [f"  queued for deletion before: topic {topic}" for topic in proof.deleted_topics]
     if proof.is_proved:
         verdict = f"snapshot {after} has all that snapshot {before} had"
     else:
         count = pluralise(len(proof.differences), "difference")
-        verdict = f"not proved: {count}, {len(proof.unknown)} unknown"
+        faults = f", {pluralise(len(proof.faults), 'fault')}" if proof.faults else ""
+        verdict = f"not proved: {count}, {len(proof.unknown)} unknown{faults}"
         if proof.differences:
             lines.append(f"  your own changes since snapshot {before} are listed, too: undo them, then take another")
     fields = {
         "before": before,
         "after": after,
         "proved": proof.is_proved,
+        "faults": proof.faults,
         "differences": [difference._asdict() for difference in proof.differences],
         "unknown": proof.unknown,
         "deleted_topics": proof.deleted_topics,

@@ -128,6 +128,8 @@ def _figures(status: ClusterStatus) -> Iterator[tuple[str, str]]:
         brokers = [f"{broker} (in {pluralise(count, 'partition')})" for broker, count in sorted(health.gone.items())]
         yield "gone", abbreviate(brokers)
     yield "partitions", f"{health.partitions} in {pluralise(health.topics, 'topic')}"
+    if vanished := status.situation.vanished:
+        yield "topics gone", f"{len(vanished.topics)} of {vanished.of} since snapshot {vanished.snapshot_id}"
     yield "offline", str(health.offline)
     yield "under-replicated", str(health.under_replicated)
     assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""

@@ -1,9 +1,10 @@
 """Output of `surveyor show`: tables as text and JSON."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
@@ -27,7 +28,7 @@ from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import Difference, differences
-from schemas.enums import PlanStatus
+from schemas.enums import EventKind, PlanStatus
 from schemas.rows import BrokerConfig, PlanRecord, QuarantinedZnode, Row, Snapshot, ThrottledConfig
 from schemas.text import join_ids, plan_size, pluralise
 
@@ -42,9 +43,18 @@ STALE_SECONDS: Final = 600.0
 _FULL_MESSAGE_HINT: Final = "--json has the full text"
 
 
-def write_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
+def write_table(
+    settings: Settings,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    newest_last: bool = False,
+    **extra: Any,  # noqa: ANN401
+) -> None:
     """Print rows; the text output has these columns, or all columns with `-o wide`."""
-    emit(settings, CommandResult({**extra, "rows": list(rows)}, *table_parts(settings, title, columns, rows)))
+    shown = table_parts(settings, title, columns, rows, newest_last=newest_last)
+    emit(settings, CommandResult({**extra, "rows": list(rows)}, *shown))
 
 
 def write_as_of(
@@ -110,13 +120,29 @@ def age_line(taken_at: datetime, rows: int) -> str:
 
 
 def table_parts(
-    settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], *, of: int | None = None
+    settings: Settings,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    of: int | None = None,
+    newest_last: bool = False,
 ) -> list[Table | str]:
-    """Return the text table of the first rows; `of` is the total, if only the first rows were converted."""
+    """Return the text table of the first rows, or of the latest; `of` is the total, if only those were converted."""
     columns = displayed_columns(settings, columns, rows)
     total = len(rows) if of is None else of
-    more = [f"... and {total - ROWS_SHOWN} more; --json gives all"] if total > ROWS_SHOWN else []
-    return [table(title, columns, rows[:ROWS_SHOWN]), *more]
+    cut = latest_of(total) if newest_last else f"... and {total - ROWS_SHOWN} more; --json gives all"
+    shown = rows[-ROWS_SHOWN:] if newest_last else rows[:ROWS_SHOWN]
+    return [table(title, columns, shown), *([cut] if total > ROWS_SHOWN else [])]
+
+
+def latest_of(total: int, remedy: str = "--json gives all") -> str:
+    """Return the line below a table that has only the latest rows.
+
+    >>> latest_of(1706)
+    'the latest 200 of 1,706; --json gives all'
+    """
+    return f"the latest {ROWS_SHOWN} of {total:,}; {remedy}"
 
 
 def displayed_columns(settings: Settings, columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
@@ -212,15 +238,84 @@ def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
     write_as_of(settings, snapshot, "imbalance", columns, rows)
 
 
-def show_events(settings: Settings, snapshot_id: int | None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Events to show; all given conditions must hold."""
+
+    kind: str | None = None
+    topic: str | None = None
+    broker: int | None = None
+    since: datetime | None = None
+
+    def matches(self, event: Row) -> bool:
+        """Return whether an event, with the time of its snapshot, is to be shown."""
+        return (
+            self.kind in {None, event["kind"]}
+            and (self.topic is None or self.topic == _topic_of(event))
+            and (self.broker is None or self.broker in _brokers_of(event))
+            and (self.since is None or (event["taken_at"] is not None and event["taken_at"] >= self.since))
+        )
+
+
+_OF_TOPICS: Final = {
+    *(EventKind.TOPIC_CREATED, EventKind.TOPIC_VANISHED, EventKind.TOPIC_RECREATED, EventKind.TOPIC_ID_ASSIGNED),
+    *(EventKind.TOPIC_ID_LOST, EventKind.PARTITIONS_ADDED, EventKind.DELETION_REQUESTED),
+}
+"""Events whose subject is a topic, whose name may end as the name of a partition does."""
+
+_BETWEEN_BROKERS: Final = {
+    *(EventKind.LEADER_CHANGED, EventKind.ISR_SHRUNK, EventKind.ISR_EXPANDED),
+    *(EventKind.CONTROLLER_MOVED, EventKind.REASSIGNMENT_REQUESTED),
+}
+"""Events that have ids of brokers before and after."""
+
+
+def _topic_of(event: Row) -> str | None:
+    """Return the topic of an event of a topic or of one of its partitions.
+
+    >>> _topic_of({"kind": "LeaderChanged", "subject": "a-1"}), _topic_of({"kind": "TopicCreated", "subject": "a-1"})
+    ('a', 'a-1')
+    """
+    subject: str = event["subject"]
+    return subject if event["kind"] in _OF_TOPICS else subject.rpartition("-")[0]
+
+
+def _brokers_of(event: Row) -> set[int]:
+    """Return the broker of an event, or the brokers that it has on one side only.
+
+    >>> _brokers_of({"kind": "IsrShrunk", "subject": "a-1", "before": "[1, 2, 3]", "after": "[3, 1]"})
+    {2}
+    >>> _brokers_of({"kind": "BrokerFailed", "subject": "broker 4", "before": "77", "after": None})
+    {4}
+    """
+    if event["kind"] in _BETWEEN_BROKERS:
+        before, after = ({*map(int, _NUMBER.findall(event[side] or ""))} for side in ("before", "after"))
+        return before ^ after
+    name, _, number = event["subject"].partition(" ")
+    return {int(number)} if name == "broker" else set()
+
+
+_NUMBER: Final = re.compile(r"\d+")
+
+
+def show_events(settings: Settings, snapshot_id: int | None, events: EventFilter) -> None:
     """Show the events up to a snapshot."""
-    snapshot = find_snapshot(settings.warehouse, snapshot_id).snapshot_id
-    rows = settings.warehouse.rows("events", ("snapshot_id", "<=", snapshot))
-    rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
-    columns = ("snapshot_id", "kind", "subject", "before", "after")
-    write_table(
-        settings, f"events of {settings.cluster}, up to snapshot {snapshot}", columns, rows, snapshot_id=snapshot
-    )
+    snapshot = find_snapshot(settings.warehouse, snapshot_id)
+    refuse_unknown_topic(settings, events.topic, snapshot, ever=True)
+    until = snapshot.snapshot_id
+    found = _with_times(settings, settings.warehouse.rows("events", ("snapshot_id", "<=", until)))
+    rows = sorted(filter(events.matches, found), key=itemgetter("snapshot_id", "subject", "kind"))
+    columns = ("taken_at", "snapshot_id", "kind", "subject", "before", "after")
+    title = f"events of {settings.cluster}, up to snapshot {until}"
+    write_table(settings, title, columns, rows, newest_last=True, snapshot_id=until)
+
+
+def _with_times(settings: Settings, rows: Sequence[Row]) -> list[Row]:
+    """Add the time of its snapshot to each row, None if vacuum deleted the snapshot; the row is still valid."""
+    named = ("snapshot_id", "in", sorted({row["snapshot_id"] for row in rows}))
+    snapshots = settings.warehouse.read("snapshots", named, columns=["snapshot_id", "taken_at"])
+    taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
+    return [{**row, "taken_at": taken.get(row["snapshot_id"])} for row in rows]
 
 
 def show_history(settings: Settings, topic: str, partition: int | None, snapshot_id: int | None = None) -> None:
@@ -231,18 +326,15 @@ def show_history(settings: Settings, topic: str, partition: int | None, snapshot
     if partition is not None:
         filters.append(("partition", "=", partition))
     filters.append(("snapshot_id", "<=", last.snapshot_id))  # an incomplete snapshot may have written later rows
-    found = settings.warehouse.rows("partition_history", *filters)
-    named = ("snapshot_id", "in", sorted({row["snapshot_id"] for row in found}))
-    snapshots = settings.warehouse.read("snapshots", named, columns=["snapshot_id", "taken_at"])
-    taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
-    # None if vacuum deleted the snapshot; its row is still valid
-    rows = [{**row, "taken_at": taken.get(row["snapshot_id"])} for row in found]
+    rows = _with_times(settings, settings.warehouse.rows("partition_history", *filters))
     if not rows:
         name = topic if partition is None else f"{topic}-{partition}"
         raise UsageError(f"no snapshot up to {last.snapshot_id} contains {name}")
-    rows.sort(key=itemgetter("partition", "snapshot_id"))
+    by_partition = itemgetter("partition", "snapshot_id")
+    latest = sorted(sorted(rows, key=itemgetter("snapshot_id"))[-ROWS_SHOWN:], key=by_partition)
     columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "replicas", "partition_state")
-    write_table(settings, f"history of {topic}", columns, rows)
+    shown = table_parts(settings, f"history of {topic}", columns, latest, of=len(rows), newest_last=True)
+    emit(settings, CommandResult({"rows": sorted(rows, key=by_partition)}, *shown))
 
 
 def show_differences(settings: Settings, before: int, after: int) -> None:
@@ -282,7 +374,7 @@ def show_snapshots(settings: Settings) -> None:
     find_snapshot(settings.warehouse)
     rows = sorted(settings.warehouse.rows("snapshots"), key=itemgetter("snapshot_id"))
     columns = ("snapshot_id", "taken_at", "brokers", "topics", "partitions", "quarantined", "seconds")
-    write_table(settings, f"snapshots of {settings.cluster}", columns, rows)
+    write_table(settings, f"snapshots of {settings.cluster}", columns, rows, newest_last=True)
 
 
 def show_plans(settings: Settings) -> None:
@@ -301,9 +393,8 @@ def show_plans(settings: Settings) -> None:
         for plan, row, size in zip(plans, rows, sizes, strict=True)
     ]
     columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")
-    emit(
-        settings, CommandResult({"rows": rows}, *table_parts(settings, f"plans of {settings.cluster}", columns, lines))
-    )
+    shown = table_parts(settings, f"plans of {settings.cluster}", columns, lines, newest_last=True)
+    emit(settings, CommandResult({"rows": rows}, *shown))
 
 
 def is_complete(plan: PlanRecord) -> bool:
@@ -331,17 +422,21 @@ def show_rows(
     rows_of: Callable[[str], StoredRows],
     *,
     everything: bool,
+    newest_last: bool = False,
 ) -> None:
     """Show rows of a plan; `rows_of` reads them by plan id."""
     plan_id = find_plan(settings.warehouse, plan).plan_id
     rows = rows_of(plan_id)
     stream(settings, {"plan_id": plan_id}, {"rows": map(without_secret, rows)})
     if settings.for_people:
-        listed = [with_short_message(without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
+        some = rows.last(ROWS_SHOWN) if newest_last else rows.first(ROWS_SHOWN)
+        listed = [with_short_message(without_secret(row)) for row in (rows if everything else some)]
         show(table(f"{name} of plan {plan}", displayed_columns(settings, columns, listed), listed))
         if len(listed) < len(rows):
             more = command_line(settings, "show", name, plan, "--all")
-            show(f"... and {len(rows) - ROWS_SHOWN} more: `{more}` shows them")
+            shown = f"`{more}` shows all"
+            more_rows = f"... and {len(rows) - ROWS_SHOWN} more: `{more}` shows them"
+            show(latest_of(len(rows), shown) if newest_last else more_rows)
 
 
 def without_secret(row: Row) -> Row:

@@ -248,7 +248,7 @@ class MetadataReader:
             names, read_permitted(self.client, [f"{CONFIGS}/{name}" for name in names]), strict=True
         ):
             topic = self.context.topics[name]
-            config, unread = ({}, []) if znode.data is None else read_config(znode.data)
+            config, unread = read_config(znode.data)
             if unread or not topic.understood:
                 unreadable.append(name)
             elif config != topic.config:

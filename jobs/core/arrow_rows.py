@@ -48,6 +48,9 @@ class StoredRows:
     def first(self, count: int) -> list[Row]:
         return as_rows(self.table.slice(0, count))
 
+    def last(self, count: int) -> list[Row]:
+        return as_rows(self.table.slice(max(0, len(self) - count)))
+
     def where(self, holds: Bools) -> "StoredRows":
         return StoredRows(self.table.filter(pa.array(holds)).combine_chunks())
 

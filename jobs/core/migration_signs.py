@@ -11,6 +11,9 @@ from jobs.core.errors import RefusedError
 
 MADE_BY_HAND: Final = "is persistent, but /migration and kraftControllerEpoch are missing: it was created manually"
 
+UNDECODABLE: Final = "exists and could not be decoded"
+"""A /migration with content that no KRaft controller writes: it is unknown whether a migration is in progress."""
+
 DURING_MIGRATION: Final = "use Kafka's own tools, or --bootstrap-server once all brokers have left ZooKeeper"
 """How a cluster is changed while it migrates."""
 
@@ -29,6 +32,15 @@ def is_made_by_hand(sign: str) -> bool:
     return "/controller is persistent" in sign  # rows of earlier releases continue with other words
 
 
+def is_started(sign: str) -> bool:
+    """Return whether the sign shows that a KRaft controller has taken over.
+
+    >>> is_started("/migration names KRaft controller 3000"), is_started(f"/migration {UNDECODABLE}")
+    (True, False)
+    """
+    return not (is_made_by_hand(sign) or UNDECODABLE in sign)
+
+
 def migration_notice(sign: str) -> str:
     """Describe a sign for the output of read-only commands.
 
@@ -37,6 +49,8 @@ def migration_notice(sign: str) -> str:
     """
     if is_made_by_hand(sign):
         return f"plans and commits are refused: {_CREATED_MANUALLY}"
+    if not is_started(sign):
+        return f"plans and commits are refused: {_undecided(sign)}"
     return f"migration to KRaft is in progress ({sign}): plans and commits are refused"
 
 
@@ -44,7 +58,16 @@ def migration_refusal(sign: str) -> str:
     """Describe a sign as the reason why nothing is written."""
     if is_made_by_hand(sign):
         return _CREATED_MANUALLY
+    if not is_started(sign):
+        return _undecided(sign)
     return f"migration to KRaft is in progress ({sign}): ZooKeeper is no longer the authority; {DURING_MIGRATION}"
+
+
+def _undecided(sign: str) -> str:
+    return (
+        f"{sign}: whether a migration to KRaft is in progress is unknown; `surveyor migration check` has the reason. "
+        "If no KRaft controller has ever run, run: zookeeper-shell HOST:PORT delete /migration"
+    )
 
 
 def refuse_migration(sign: str | None) -> None:

@@ -5,7 +5,7 @@ Invalid input raises a UsageError with the option, the value and the expected fo
 
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from jobs.core.errors import UsageError
@@ -71,6 +71,22 @@ def parse_period(option: str, text: str) -> timedelta:
     if not re.fullmatch(PERIOD, text):
         raise _invalid(option, text, "period", "hours, days or weeks, as 12h, 30d or 8w")
     return timedelta(seconds=parse_seconds(option, text))
+
+
+def parse_since(option: str, text: str, now: datetime) -> datetime:
+    """Parse a time in ISO form, in UTC unless it names another zone, or a duration before `now`.
+
+    >>> now = datetime(2026, 3, 4, 12, tzinfo=UTC)
+    >>> [f"{parse_since('--since', text, now):%d %H:%M}" for text in ("2h", "2026-03-01", "2026-03-01T10:00+02:00")]
+    ['04 10:00', '01 00:00', '01 08:00']
+    """
+    try:
+        if _DURATION.fullmatch(text):
+            return now - timedelta(seconds=parse_seconds(option, text))
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise _invalid(option, text, "time", "a duration, as 2h or 7d, or a time in UTC, as 2026-03-01T10:00") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def parse_rate(option: str, text: str) -> int:

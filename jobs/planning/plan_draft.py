@@ -8,6 +8,7 @@ Few rows are collected once as Arrow, and the driver computes the id and writes 
 does the same in several jobs.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -40,6 +41,7 @@ from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, Pl
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, live_brokers_as_of
+from jobs.repositories.vanished_topics import vanished_by
 from jobs.runtime.console import CommandResult, LogLine, Result
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
@@ -121,6 +123,8 @@ def make_plan(
     if existing and alias.name and snapshot_id is None:
         refuse_older(existing, alias.name, snapshot.snapshot_id)
     _refuse_migration(snapshot)
+    if not options.refresh and (vanished := vanished_by(warehouse, snapshot)):  # else the snapshot has reported them
+        options.log(f"surveyor: {vanished.sentence}", logging.WARNING)
     warehouse.ensure_tables()
     tiny = snapshot.partitions is not None and snapshot.partitions <= SMALL_CLUSTER_PARTITIONS
     session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))

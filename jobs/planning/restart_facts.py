@@ -10,6 +10,7 @@ import numpy as np
 
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_configs_and_failures
 from jobs.core.arrow_rows import StoredRows
+from jobs.core.migration_signs import is_started, migration_refusal
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now
@@ -73,7 +74,8 @@ def unread_of_cluster(view: ClusterView) -> Iterator[str]:
     elif view.controller_id == NO_CONTROLLER:
         yield "the cluster has no controller, so no leader can move"
     if view.migration is not None:
-        yield f"a migration to KRaft has begun: {view.migration}"
+        has_begun = f"a migration to KRaft has begun: {view.migration}"
+        yield has_begun if is_started(view.migration) else migration_refusal(view.migration)
     for broker in sorted(view.log_dir_events):
         yield f"broker {broker} reports a failed log dir, and no controller has handled it yet"
     if view.hidden_topics is not None:

@@ -5,12 +5,14 @@ received in memory and refuse requests of a controller with an earlier epoch. Th
 have received.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
+from schemas.text import abbreviate, partition_name, pluralise
 from schemas.znode_json import LAST_EPOCH
 
 _COLUMN: Final = "controller_epoch"
@@ -69,3 +71,19 @@ def epoch_regression_message(epoch: int | None, latest: int) -> str | None:
         return f"/controller_epoch does not exist, but controller epoch {latest} is recorded: {_CONSEQUENCE}"
     earlier = f"/controller_epoch is {epoch}, earlier than controller epoch {latest}"
     return f"{earlier}, the latest recorded one: {_CONSEQUENCE}"
+
+
+def later_states_message(epoch: int, states: Sequence[tuple[str, int, int]]) -> str:
+    """Return the message that elections fail; `states` are partitions with the later epochs of their states.
+
+    `epoch` is 0 if /controller_epoch does not exist.
+
+    >>> later_states_message(7, [("orders", 0, 12)]).partition(". ")[0]
+    '/controller_epoch is 7, and 1 partition has a later controller epoch: orders-0 (12)'
+    """
+    named = abbreviate([f"{partition_name(topic, number)} ({of_state})" for topic, number, of_state in sorted(states)])
+    count = pluralise(len(states), "partition", "has", "have")
+    return (
+        f"/controller_epoch is {epoch or 'missing'}, and {count} a later controller epoch: {named}. No leader can be "
+        "elected there; a take-over with a later epoch repairs it"
+    )

@@ -2,26 +2,29 @@
 
 A migration must keep topics, their ids and configs, partitions with their replicas in order, the members of each ISR,
 and the settings of brokers; leader epochs never go back, as followers truncate their logs by them. Leaders, their
-later epochs, the controller and endpoints may change, as brokers restart several times.
+later epochs, the controller and endpoints may change, as brokers restart several times. A partition that had a leader
+must have one. After a rollback the controller's epoch must not be earlier than the epoch of any state.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import UsageError
-from jobs.repositories.snapshots import rows_as_of, table_as_of
+from jobs.repositories.controller_epochs import later_states_message
+from jobs.repositories.snapshots import PARTITION, rows_as_of, table_as_of
 from jobs.snapshots.diff import Difference, differences
 from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
-from schemas.enums import SecurityKind
+from schemas.enums import NO_CONTROLLER, PartitionState, SecurityKind
 from schemas.rows import BrokerConfig, QuarantinedZnode, SecurityEntry, Snapshot
 
 MAY_CHANGE: Final = frozenset(
     {
         *("controller_id", "controller_epoch", "broker_epoch", "endpoints", "understood"),
-        *("leader", "partition_state"),
+        "leader",
     }
 )
 """Columns that a migration or the restarts during it change."""
@@ -53,11 +56,13 @@ class MigrationProof:
     """Descriptions of values that are unknown before or after."""
     deleted_topics: list[str]
     """Topics that were queued for deletion before and are gone."""
+    faults: list[str] = field(default_factory=list)
+    """Reasons why a cluster whose migration was rolled back elects no leaders, each with its remedy."""
 
     @property
     def is_proved(self) -> bool:
-        """Whether everything is still there, and everything is known."""
-        return not (self.differences or self.unknown)
+        """Whether everything is still there and known, and the cluster can elect leaders."""
+        return not (self.differences or self.unknown or self.faults)
 
 
 def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_back: bool = False) -> MigrationProof:
@@ -84,13 +89,30 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_
     configs, unknown_configs = _broker_configs(warehouse, before, after)
     counts, unknown_counts = _counts(before, after, _differing_entries(warehouse, before, after))
     signs = [f"whether the rollback is complete: {after.migration}"] if is_rolled_back and after.migration else []
+    if is_rolled_back and after.controller_epoch is None:
+        signs.append(f"the controller epoch in snapshot {after.snapshot_id}")
     if before.migration:
         signs.append(f"what the migration had changed before snapshot {before.snapshot_id}: {before.migration}")
     ids = [Difference("cluster changed", "cluster", "cluster_id", before.cluster_id, after.cluster_id)]
     found = [*ids * (before.cluster_id != after.cluster_id), *found]
     unread = _unread_on_both_sides(warehouse, before, after)
     unknown = [*signs, *unread, *unknown_configs, *unknown_counts]
-    return MigrationProof([*found, *configs, *counts], unknown, sorted(deleted))
+    faults = [*_election_faults(warehouse, after)] if is_rolled_back else []
+    return MigrationProof([*found, *configs, *counts], unknown, sorted(deleted), faults)
+
+
+def _election_faults(warehouse: Warehouse, after: Snapshot) -> Iterator[str]:
+    """Describe why no leader can be elected, of some partitions or of any (`PartitionStateMachine.doElectLeader`)."""
+    if after.controller_id == NO_CONTROLLER:
+        yield "no broker is the controller, and no leader can be elected: start the brokers, then: surveyor doctor"
+    epoch = after.controller_epoch
+    if epoch is None:
+        return
+    later = ("controller_epoch", ">", epoch)
+    states = table_as_of(warehouse, after, "partitions", later, columns=[*PARTITION, "controller_epoch"])
+    if states.num_rows:
+        rows = list(values_of(states, *PARTITION, "controller_epoch"))
+        yield f"{later_states_message(epoch, rows)}: surveyor reconcile --apply"
 
 
 _MEDIUM: Final = {False: "ZooKeeper", True: "KRaft"}
@@ -101,6 +123,8 @@ def _may_change(difference: Difference) -> bool:
     match difference.column:
         case "isr":  # in any order
             return {*(before or ())} == {*(after or ())}
+        case "partition_state":  # a partition that was led before has no leader
+            return bool(after != PartitionState.OFFLINE)
         case "leader_epoch":
             return before is None or (after is not None and after >= before)
         case column:

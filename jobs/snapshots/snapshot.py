@@ -33,6 +33,7 @@ from jobs.repositories.snapshots import (
     refuse_other_cluster_id,
     with_readable_versions,
 )
+from jobs.repositories.vanished_topics import vanished_by
 from jobs.runtime.console import CommandResult, LogLine, Result
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import Phases, progress
@@ -101,6 +102,8 @@ def take_snapshot_of(
         _end_drains(settings, reading.metadata, log)
         row = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn, log=log)
     _warn(reading.metadata, row, log)
+    if vanished := vanished_by(settings.warehouse, row):
+        log(f"surveyor: {vanished.sentence}", logging.WARNING)
     if row.snapshot_id == 1 and (names := names_of_cluster(settings.warehouse, row.cluster_id)):
         log(
             f"surveyor: the warehouse has snapshots of this cluster, with id {row.cluster_id}, under another name, "

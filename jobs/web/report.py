@@ -101,6 +101,7 @@ def _migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: Migr
         is_rolled_back=not after.is_of_kraft,
         facts_of_proof=[
             Fact("verdict", "proved" if proof.is_proved else "not proved", "good" if proof.is_proved else "bad"),
+            *([alarming("faults", len(proof.faults), "bad")] if proof.faults else []),
             alarming("differences", len(proof.differences), "bad"),
             alarming("unknown", len(proof.unknown), "bad"),
         ],
@@ -108,6 +109,7 @@ def _migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: Migr
         names=[COUNTS.get(name, name) for name in _SIDES],
         differences=differences,
         more=max(0, len(proof.differences) - DIFFERENCES_SHOWN),
+        faults=proof.faults,
         unknown=proof.unknown,
         deleted_topics=proof.deleted_topics,
         made_at=shown_time(now),

@@ -8,7 +8,6 @@ before and after. Out: EVENTS.
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -17,34 +16,8 @@ from pyspark.sql import functions as F
 from planner.columns.sentences import sentence
 from planner.columns.shape import false, full_outer_join, with_schema
 from schemas import reasons
-from schemas.enums import PartitionState, RequestKind
+from schemas.enums import EventKind, PartitionState, RequestKind
 from schemas.tables import EVENTS
-
-
-class EventKind(StrEnum):
-    BROKER_JOINED = "BrokerJoined"
-    BROKER_FAILED = "BrokerFailed"
-    BROKER_BOUNCED = "BrokerBounced"
-    BROKER_CHANGED = "BrokerChanged"
-    TOPIC_CREATED = "TopicCreated"
-    TOPIC_VANISHED = "TopicVanished"
-    TOPIC_RECREATED = "TopicRecreated"
-    """The topic id changed: the topic was deleted and created again."""
-    TOPIC_ID_ASSIGNED = "TopicIdAssigned"
-    TOPIC_ID_LOST = "TopicIdLost"
-    """The topic exists without the id that it had."""
-    PARTITIONS_ADDED = "PartitionsAdded"
-    DELETION_REQUESTED = "DeletionRequested"
-    REASSIGNMENT_REQUESTED = "ReassignmentRequested"
-    PREFERRED_ELECTION_REQUESTED = "PreferredElectionRequested"
-    LEADER_CHANGED = "LeaderChanged"
-    ISR_SHRUNK = "IsrShrunk"
-    ISR_EXPANDED = "IsrExpanded"
-    STATE_VANISHED = "StateVanished"
-    LOG_DIR_FAILED = "LogDirFailed"
-    CONTROLLER_MOVED = "ControllerMoved"
-    EPOCH_GREW = "EpochGrew"
-
 
 _REQUESTED: Final = {
     RequestKind.DELETE_TOPIC: EventKind.DELETION_REQUESTED,

@@ -11,10 +11,9 @@ from pyspark.sql import functions as F
 
 from planner.columns.sentences import sentence
 from planner.columns.shape import false, true
-from planner.history.events import EventKind
 from planner.history.snapshot_diff import has_vanished
 from schemas import reasons
-from schemas.enums import RejectionCode
+from schemas.enums import EventKind, RejectionCode
 from schemas.tables import PARTITION_KEY
 
 

@@ -43,6 +43,14 @@ from tests.schemas.kafka_znodes import (
     TOPIC_V3_BARE,
     Decoder,
 )
+from tests.schemas.znode_oracle import EMPTY
+
+WITHOUT_DATA: Final[dict[tuple[Decoder, bytes | None], object]] = {
+    **{(decode, b""): value for decode, value in EMPTY.items()},
+    (decode_config, None): {},
+    (decode_migration, None): -1,
+}
+"""Empty znodes that mean nothing; a list of partitions without data ends Kafka's controller."""
 
 DECODERS: Final[list[Decoder]] = list(dict.fromkeys(decode for decode, _, _ in BY_KAFKA.values()))
 
@@ -223,8 +231,15 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
             "a zero byte": b"\x00",
             "an open brace": b"{",
         }.items()
+        if data or (decode, data) not in WITHOUT_DATA
     },
 }
+
+
+@pytest.mark.parametrize(("znode", "value"), WITHOUT_DATA.items())
+def test_an_empty_znode_that_tools_leave_means_nothing(znode: tuple[Decoder, bytes | None], value: object) -> None:
+    decode, data = znode
+    assert decode(data) == value
 
 
 @pytest.mark.parametrize(("decode", "data"), MALFORMED.values(), ids=MALFORMED)
@@ -308,7 +323,7 @@ CONFIGS: Final[dict[str, tuple[bytes, dict[str, str | None] | None, list[str]]]]
     "null": (b'{"config":{"r":null}}', {"r": None}, ["r: Expected `str`, got `null`"]),
     "without config": (b'{"version":1}', None, ["Object missing required field `config`"]),
     "an array": (b"[]", None, ["Expected `object`, got `array`"]),
-    "empty": (b"", None, ["empty, expected JSON"]),
+    "empty": (b"", {}, []),
 }
 
 

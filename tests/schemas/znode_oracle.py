@@ -38,6 +38,10 @@ DIGITS: Final = "0123456789"
 PROTOCOLS: Final = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}
 
 
+EMPTY: Final[dict[Decoder, object]] = {decode_config: {}, decode_migration: -1, decode_partitions: []}
+"""Znodes that Kafka or its tools leave with data of length 0, and what that means; Kafka decodes no others."""
+
+
 @dataclass(frozen=True)
 class Refused:
     """A znode that is not understood."""
@@ -51,6 +55,8 @@ class Reading:
 
 def read(decode: Decoder, data: bytes) -> Reading:
     """Decode as the codec of that name should."""
+    if not data and decode in EMPTY:
+        return Reading(EMPTY[decode])
     try:
         document, ambiguous = parse(data)
     except (AssertionError, ValueError):

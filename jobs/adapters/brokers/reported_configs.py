@@ -181,7 +181,7 @@ def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings
             mend = f"delete {quote(znode.path)}" if impact else None  # no broker reads it
             quarantine.append(unread_znode(reason=str(error), mend=mend))
             continue
-        config, unread = ({}, []) if znode.data is None else read_config(znode.data)
+        config, unread = read_config(znode.data)
         if config is not None:  # Kafka treats a znode without a config as an empty one
             overrides[entity] = _retained(config)
         if unread:

@@ -61,7 +61,7 @@ class ZooKeeperReader:
         overrides_by_resource: dict[ResourceName, Mapping[str, str] | None] = {}
         for resource, resource_znode, config in zip(ordered, resource_znodes, configs, strict=True):
             try:
-                overrides = {} if config.data is None else decode_config(config.data)
+                overrides = decode_config(config.data)
             except MalformedZnodeError as error:
                 raise SurveyorError(
                     f"{config.path} is not understood ({error}): repair it, then commit again"

@@ -134,7 +134,7 @@ def _read_rates(client: KazooClient) -> tuple[dict[str, dict[str, str]], dict[st
     unread: dict[str, str] = {}
     for name, znode in zip(names, read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]), strict=True):
         try:
-            config = {} if znode.data is None else decode_config(znode.data)
+            config = decode_config(znode.data)
         except MalformedZnodeError as error:
             unread[znode.path] = str(error)
         else:

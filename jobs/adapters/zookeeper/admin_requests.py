@@ -258,8 +258,13 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
 
 def _request_exists(client: KazooClient, path: str) -> RequestExistsError:
     names = ",".join(partition_name(entry.topic, entry.partition) for entry in _partitions_in(read(client, path))[:10])
-    removal_advice = f", or remove it with `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
+    if not names:  # Kafka's controller leaves it
+        return RequestExistsError(
+            f"{path} exists and is empty or cannot be decoded; run: zookeeper-shell HOST:PORT delete {path}, then "
+            "commit again"
+        )
+    removal_advice = f", or remove it with `surveyor cancel --partitions {names}`" if path == REASSIGN else ""
     return RequestExistsError(
-        f"a request of another client exists in {path} ({names or 'cannot be decoded'}); "
+        f"a request of another client exists in {path} ({names}); "
         f"wait until Kafka's controller has removed it{removal_advice}, then commit again",
     )

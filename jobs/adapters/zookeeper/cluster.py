@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of, sync
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
-from jobs.core.migration_signs import MADE_BY_HAND
+from jobs.core.migration_signs import MADE_BY_HAND, UNDECODABLE
 from jobs.core.option_places import ZOOKEEPER, place_of
 from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
@@ -188,8 +188,8 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
         for name in _listed(client, folder, _Quarantine())
     ]
     quarantined_paths = {row.path for row in quarantine}
-    for znode in read_permitted(client, [FEATURE, PRODUCER_IDS, REASSIGN, *notifications]):
-        is_new_block = znode.path == PRODUCER_IDS and not znode.data
+    for znode in read_permitted(client, [FEATURE, PRODUCER_IDS, REASSIGN, PREFERRED_ELECTION, *notifications]):
+        is_new_block = znode.path == PRODUCER_IDS and znode.data is None
         if znode.stat is None or is_new_block or znode.path in quarantined_paths:
             continue
         if impact_of(znode.path, znode.data):
@@ -292,7 +292,7 @@ def _kraft_controller(migration: Znode, quarantine: _Quarantine) -> int:
 def _migration(controller: Znode, registered: ControllerRegistration, kraft_controller: int) -> str | None:
     """Describe the sign of a migration to KRaft, None if there is none."""
     if kraft_controller == _UNREADABLE_CONTROLLER:
-        return f"{MIGRATION} exists and could not be decoded"
+        return f"{MIGRATION} {UNDECODABLE}"
     if kraft_controller >= 0:
         return f"{MIGRATION} names KRaft controller {kraft_controller}"
     if registered.kraft_controller_epoch > 0:

@@ -115,6 +115,8 @@ class CarriedZnodes:
     """Consumer groups that commit their offsets to ZooKeeper, as the consumers of Kafka 0.8 do."""
     foreign: list[str] = field(default_factory=list)
     """Znodes of other programs next to Kafka's."""
+    has_empty_migration: bool = False
+    """Whether /migration is empty, as `ZkSecurityMigrator` creates it; `MigrationZNode.decode` before 3.9 raises."""
 
 
 def read_carried(client: KazooClient, topics: Sequence[str]) -> CarriedZnodes:
@@ -126,6 +128,8 @@ def read_carried(client: KazooClient, topics: Sequence[str]) -> CarriedZnodes:
     carried.delegation_tokens = len(_names(client, TOKENS, carried))
     carried.consumers = len(_names(client, CONSUMERS, carried))
     carried.orphaned_configs = sorted({*_names(client, CONFIGS, carried)}.difference(topics))
+    (migration,) = read_permitted(client, [MIGRATION])
+    carried.has_empty_migration = migration.stat is not None and not migration.data
     carried.foreign = [f"/{name}" for name in _names(client, "/", carried) if name not in _OF_KAFKA]
     return carried
 
@@ -176,8 +180,10 @@ def _read_acls(client: KazooClient, carried: CarriedZnodes) -> None:
                 carried.ignored_acls += [folder] * bool(names)
                 continue
             for znode in _existing(client, [f"{folder}/{name}" for name in names], carried):
+                if not znode.data:
+                    continue  # no ACLs, as in `AclEntry.fromBytes`
                 try:
-                    acls = msgspec.json.decode(znode.data or b"", type=_Acls).acls
+                    acls = msgspec.json.decode(znode.data, type=_Acls).acls
                 except msgspec.MsgspecError as error:
                     carried.malformed[znode.path] = str(error)
                 else:
@@ -198,7 +204,7 @@ def _configs(
         client, [f"{folder}/{name}" for folder, names in names_by_folder for name in names], carried
     ):
         try:
-            config = decode_config(znode.data) if znode.data else {}  # parents are empty
+            config = decode_config(znode.data)
         except MalformedZnodeError as error:
             carried.malformed[znode.path] = str(error)
         else:

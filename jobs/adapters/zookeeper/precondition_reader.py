@@ -119,8 +119,7 @@ def read_operations(client: KazooClient, operations: Sequence[Operation]) -> Ope
 
 def topic_settings(topic: Znode, config: Znode, deletion: Znode) -> TopicSettings:
     """Decode the znodes of an operation's topic."""
-    no_overrides: dict[str, str] = {}
-    overrides = Decoded(no_overrides) if config.data is None else Decoded.of(decode_config, config.data)
+    overrides = Decoded.of(decode_config, config.data)
     return TopicSettings(current_topic(topic), overrides, config.version, deletion.stat is not None)
 
 
@@ -128,7 +127,7 @@ def operation_state(
     topics: dict[str, TopicSettings], reassign: Znode, election: Znode, controller_epoch: Znode
 ) -> OperationState:
     """Decode the znodes that operations on all topics depend on."""
-    epoch = Decoded(0) if not controller_epoch.data else Decoded.of(decode_epoch, controller_epoch.data)
+    epoch = Decoded(0) if controller_epoch.stat is None else Decoded.of(decode_epoch, controller_epoch.data)
     return OperationState(topics, _requested(reassign), _requested(election), epoch)
 
 

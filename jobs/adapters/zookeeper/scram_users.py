@@ -33,7 +33,7 @@ def scram_credential(client: KazooClient, user: str, mechanism: str) -> ScramCre
     Raise UnreadableError if an ACL forbids reading it, as in a cluster with zookeeper.set.acl=true.
     """
     znode = with_retries(lambda: read(client, f"{USERS}/{sanitize(user)}"))
-    config, _ = ({}, ()) if znode.data is None else read_config(znode.data)
+    config, _ = read_config(znode.data)
     text = (config or {}).get(mechanism)
     return None if text is None else decode_credential(text)
 

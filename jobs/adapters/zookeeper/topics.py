@@ -153,7 +153,7 @@ def _read_states(client: KazooClient, topics: Sequence[_Topic], *, is_retry: boo
 def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
     """Decode a topic's own znodes; parts that cannot be decoded are quarantined, and the rest is kept."""
     name = znode.path.rsplit("/", 1)[1]
-    settings, unread_settings = ({}, []) if config.data is None else read_config(config.data)
+    settings, unread_settings = read_config(config.data)
     assignment, reason = _read_assignment(name, znode)
     info = TopicInfo(
         topic=name,

@@ -60,12 +60,12 @@ def allocate_block(control: Controllership, broker: int) -> ProducerIdBlock:
 
 
 def next_block(data: bytes | None) -> ProducerIdBlock:
-    """Return the block after the stored one; the first one if none is stored.
+    """Return the block after the stored one; the first one if the znode has no data, as brokers create it.
 
     >>> next_block(b'{"version":1,"broker":0,"block_start":"0","block_end":"999"}')
     ProducerIdBlock(start=1000, length=1000)
     """
-    if not data:
+    if data is None:
         return ProducerIdBlock(0, BLOCK_SIZE)
     try:
         start = int(_DECODER.decode(data).block_end) + 1

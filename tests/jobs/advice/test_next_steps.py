@@ -104,6 +104,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({"latest_epoch": 57}, {}, EARLIER, "reconcile"),
     ({}, {"latest_epoch": 57}, EARLIER, "reconcile"),
     ({"controller_epoch": 0, "latest_epoch": 57}, {}, GONE, "reconcile"),
+    (
+        {"live": [], "topics": 0, "partitions": 0},
+        {},
+        "no broker is registered: start the brokers, or correct the address or its chroot",
+        None,
+    ),
     ({"mendable": 2}, {}, "2 partitions with a dead leader or a dead ISR member", "reconcile"),
     (
         {"controller_id": NO_CONTROLLER},

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import pytest
 from kazoo.security import make_digest_acl
@@ -126,13 +127,21 @@ def test_nothing_is_in_the_way_and_nothing_is_changed(check: Callable[[], Found]
         ),
         ("/kafka-acl/Topic/orders", b'{"version":1,"acls":[{"principal":"User:a"}]}', "znodes", "fault", "orders"),
         ("/kafka-acl/Planet/orders", b"{}", "acls", "warning", "/kafka-acl/Planet"),
-        ("/kafka-acl-extended/prefixed/Group/g", b"", "znodes", "fault", "/kafka-acl-extended/prefixed/Group/g"),
+        ("/kafka-acl-extended/prefixed/Group/g", b"{", "znodes", "fault", "/kafka-acl-extended/prefixed/Group/g"),
+        ("/migration", b"", "znodes", "warning", "/migration is empty"),
         (
             "/brokers/topics/orders/partitions/0/state",
             b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,"isr":[0]}',
             "leaders",
             "warning",
             "orders-0",
+        ),
+        (
+            "/brokers/topics/orders/partitions/0/state",
+            b'{"controller_epoch":99,"leader":0,"version":1,"leader_epoch":1,"isr":[0,1]}',
+            "epochs",
+            "fault",
+            "1 partition has a later controller epoch: orders-0 (99). No leader can be elected there",
         ),
         ("/consumers/old", b"", "left behind", "warning", "1 consumer group"),
         ("/hbase", b"", "left behind", "warning", "/hbase"),
@@ -258,11 +267,32 @@ def test_lines_of_server_properties(config: MigrationConfig, line: str) -> None:
     assert [text for text in advice if line not in f"{text} "] == []
 
 
+SILENT: Final[dict[str, TopicFacts]] = {
+    "a topic without id": TopicFacts(["old"], without_id=["old"]),
+    "partitions in every state": TopicFacts(
+        ["a"], 3, without_state=["a-0"], without_leader=["a-1"], moving=["a-2"], replicas_by_broker={7: 3}
+    ),
+    "no topic": TopicFacts(),
+}
+
+
+@pytest.mark.parametrize("topics", SILENT.values(), ids=SILENT)
+def test_no_broker_answers(topics: TopicFacts) -> None:
+    """The release is unknown then, and each check is made that rests on ZooKeeper alone."""
+    results = {row.check: row for row in _results({}, topics)}
+
+    assert results["settings"].status == CheckStatus.FAULT
+    assert results.keys().isdisjoint({"release", "protocol", "log dirs"})
+    assert ("topic ids" in results) == bool(topics.without_id)
+    if topics.without_id:
+        assert (results["topic ids"].advice or "").startswith("no broker returned its release; find out why")
+
+
 def _findings(configs: dict[int, MigrationConfig]) -> list[tuple[str, str, str]]:
     return [(row.check, row.status.value, row.found) for row in _results(configs)]
 
 
-def _results(configs: dict[int, MigrationConfig]) -> list[CheckResult]:
+def _results(configs: dict[int, MigrationConfig], topics: TopicFacts | None = None) -> list[CheckResult]:
     ids = [*configs] or [0]
     state = ClusterState(
         controller=ControllerRegistration(0, -1),
@@ -276,7 +306,7 @@ def _results(configs: dict[int, MigrationConfig]) -> list[CheckResult]:
     )
     facts = MigrationFacts(
         state=state,
-        topics=TopicFacts(),
+        topics=topics or TopicFacts(),
         carried=CarriedZnodes(),
         configs=configs,
         silent={} if configs else {0: "it is slow"},

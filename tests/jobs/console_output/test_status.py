@@ -104,6 +104,37 @@ def test_in_trouble(orders: KafkaTree, used: Warehouse) -> None:
     assert max(map(len, for_people)) <= 80
 
 
+@pytest.mark.parametrize(
+    ("others", "brokers", "shown"),
+    [
+        ([], [], ["2 of 2 topics of snapshot 1 are gone: audit, orders", "topics gone 2 of 2 since snapshot 1"]),
+        (["audit"], [], []),
+        (["a", "b", "c"], [], ["2 of 2 topics of snapshot 1 are gone: audit, orders"]),
+        ([], [0, 1, 2], ["2 of 2 topics of snapshot 1 are gone", "no broker is registered; snapshot 1 has 2 brokers"]),
+    ],
+)
+def test_topics_that_are_gone_are_what_is_due_first(
+    tree: KafkaTree, used: Warehouse, others: list[str], brokers: list[int], shown: list[str]
+) -> None:
+    """Every other figure of an emptied cluster is that of a healthy one."""
+    cluster = Cluster(used)
+    cluster.topics, cluster.brokers = [topic("orders"), topic("audit")], [broker(0, 10), broker(2, 12)]
+    cluster.controller |= {"topics": 2, "brokers": 2}
+    cluster.snapshot()
+    for name in others:
+        tree.add_topic(name, {0: [0]})
+    for broker_id in brokers:
+        tree.unregister(broker_id)
+
+    ran = Surveyor(tree.hosts, Path(used.uri))("status")
+    text = " ".join(ran.stdout.split())
+    due = Surveyor(tree.hosts, Path(used.uri)).json("status")["due"]
+
+    assert (ran.code, [line for line in shown if line not in text]) == (0, [])
+    assert due[0]["what"].startswith("2 of 2 topics") == bool(shown)
+    assert ("show topics --as-of 1" in str(due[0]["command"]), "nothing is due" in text) == (bool(shown), False)
+
+
 def test_as_a_snapshot_left_it(used: Warehouse) -> None:
     """ZooKeeper is not read."""
     status = Surveyor("127.0.0.1:1", Path(used.uri)).json("status", "--as-of", "1")

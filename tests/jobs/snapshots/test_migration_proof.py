@@ -121,6 +121,10 @@ def test_what_restarts_change_may_change(cluster: Cluster) -> None:
         (set_partition(adding_replicas=[2]), [("partition changed", "orders-0", "adding_replicas")]),
         (set_partition(isr=[0]), [("partition changed", "orders-0", "isr")]),
         (set_partition(leader_epoch=4), [("partition changed", "orders-0", "leader_epoch")]),
+        (
+            set_partition(leader=-1, leader_epoch=6, partition_state="Offline"),
+            [("partition changed", "orders-0", "partition_state")],
+        ),
         (drop_broker, [("broker gone", "broker 1", "broker_epoch")]),
         (set_rack, [("broker changed", "broker 0", "rack")]),
         (set_config("min.insync.replicas", "1"), [("broker config", "broker 0", "min.insync.replicas")]),
@@ -273,6 +277,52 @@ def test_a_rolled_back_migration_is_proved_in_zookeeper(surveyor: Surveyor, clus
     assert [done.exit_code for done in ran] == [0, 10, 10, 2]
     assert "not known: whether the rollback is complete: /migration names KRaft controller 3000" in ran[2].stdout
     assert surveyor.run("migration", "prove", "1", "2").exit_code == 2
+
+
+LATER_EPOCHS = (
+    "{present}, and {count} a later controller epoch: {named}. No leader can be elected there; a take-over with a "
+    "later epoch repairs it: surveyor reconcile --apply"
+)
+NO_ELECTION: list[tuple[list[Change], list[str], list[str]]] = [
+    ([set_partition(controller_epoch=7)], [], []),
+    ([set_partition(controller_epoch=12)],
+     [LATER_EPOCHS.format(present="/controller_epoch is 7", count="1 partition has", named="orders-0 (12)")], []),
+    ([set_count(controller_epoch=0), set_partition(controller_epoch=7)],
+     [LATER_EPOCHS.format(present="/controller_epoch is missing", count="1 partition has", named="orders-0 (7)")], []),
+    ([set_count(controller_epoch=None)], [], ["the controller epoch in snapshot 2"]),
+    ([set_count(controller_id=-1)],
+     ["no broker is the controller, and no leader can be elected: start the brokers, then: surveyor doctor"], []),
+    ([set_count(migration="/controller is persistent")], [],
+     ["whether the rollback is complete: /controller is persistent"]),
+]  # fmt: skip
+"""Changes after the rollback, faults, and what is unknown."""
+
+
+@pytest.mark.parametrize(("changes", "faults", "unknown"), NO_ELECTION)
+def test_a_rolled_back_cluster_must_elect_leaders(
+    surveyor: Surveyor, cluster: Cluster, changes: list[Change], faults: list[str], unknown: list[str]
+) -> None:
+    for change in changes:
+        change(cluster)
+    cluster.snapshot()
+
+    ran = surveyor.run("migration", "prove", "1", "2", "--rolled-back", "--json")
+
+    result = json.loads(ran.stdout)
+    of_epochs = [row for row in result["differences"] if row["subject"] != "controller"]
+    assert (result["faults"], result["unknown"], of_epochs) == (faults, unknown, [])
+    assert (ran.exit_code, result["proved"]) == ((10, False) if faults or unknown else (0, True))
+
+
+def test_the_report_of_a_rollback_has_its_faults(surveyor: Surveyor, cluster: Cluster, tmp_path: Path) -> None:
+    cluster.controller["controller_epoch"] = 0
+    set_partition(controller_epoch=7)(cluster)
+    cluster.snapshot()
+    page = tmp_path / "proof.html"
+
+    ran = surveyor.run("report", "--migration", "1,2", "--rolled-back", "--out", str(page))
+
+    assert (ran.exit_code, "a later controller epoch: orders-0 (7)" in page.read_text(encoding="utf-8")) == (10, True)
 
 
 @pytest.mark.parametrize(("rack", "code"), [(None, 0), ("<b>r", 10)])

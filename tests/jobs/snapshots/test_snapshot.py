@@ -493,6 +493,18 @@ def test_an_unusual_cluster_is_reported_in_the_result_file(
     assert "migration to KRaft is in progress" in ran.stderr
 
 
+def test_topics_that_are_gone_are_reported_by_the_snapshot_and_later(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """The next snapshot and a plan on it report them again."""
+    surveyor.json("snapshot")
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    commands = ("snapshot", "snapshot", "plan reconcile --snapshot 3", "status")
+
+    gone = "1 of 1 topics of snapshot 1 are gone: orders"
+    reported = [surveyor(*command.split()) for command in commands]
+
+    assert [(ran.code, gone in " ".join(f"{ran.stderr} {ran.stdout}".split())) for ran in reported] == [(0, True)] * 4
+
+
 def test_an_unread_topic_counts_alike_in_snapshots_and_now(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.add_topic("payments", {0: [2, 0]})
     surveyor.json("snapshot")

@@ -3,6 +3,8 @@
 import pytest
 
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import commit
+from jobs.adapters.zookeeper.multi import Create, add
 from jobs.core.migration_signs import MADE_BY_HAND
 from schemas.enums import RequestKind
 from schemas.rows import ZnodeRequest
@@ -68,6 +70,49 @@ def test_no_migration(tree: KafkaTree, data: bytes) -> None:
     tree.write("/migration", data)
 
     assert cluster_of(tree).migration is None
+
+
+NO_DATA = None
+BY_KAFKA = ("/consumers", "/brokers/seqid", "/brokers/topics", "/config/changes", "/delegation_token", "/kafka-acl")
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "sign", "quarantined"),
+    [
+        *((path, NO_DATA, None, None) for path in BY_KAFKA),
+        ("/migration", NO_DATA, None, None),
+        ("/migration", b"", None, None),
+        ("/latest_producer_id_block", NO_DATA, None, None),
+        ("/latest_producer_id_block", b"", None, "producer ids"),
+        ("/feature", NO_DATA, None, "fail-over"),
+        ("/controller_epoch", NO_DATA, None, "fail-over"),
+        ("/controller", NO_DATA, f"/controller {MADE_BY_HAND}", "controller"),
+        ("/cluster/id", NO_DATA, None, "broker start"),
+        ("/config/users/alice", NO_DATA, None, None),
+        ("/admin/reassign_partitions", b"", None, None),
+        ("/admin/reassign_partitions", NO_DATA, None, "fail-over"),
+        ("/admin/preferred_replica_election", b"", None, "fail-over"),
+        ("/admin/preferred_replica_election", NO_DATA, None, "fail-over"),
+        ("/admin/delete_topics/old", NO_DATA, None, None),
+        ("/isr_change_notification/isr_change_0000000001", b"", None, None),
+        ("/log_dir_event_notification/log_dir_event_0000000001", b"", None, "nothing"),
+    ],
+)
+def test_an_empty_znode_means_what_it_means_to_kafka(
+    bare_tree: KafkaTree, path: str, data: bytes | None, sign: str | None, quarantined: str | None
+) -> None:
+    """`zookeeper-security-migration` creates all paths of Kafka without data, and shells create them with length 0."""
+    bare_tree.lay_out()
+    bare_tree.client.delete(path, recursive=True)
+    bare_tree.client.ensure_path(path.rpartition("/")[0] or "/")
+    multi = bare_tree.client.transaction()
+    add(multi, [Create(path, data)])
+    commit(multi)
+
+    state = cluster_of(bare_tree)
+
+    expected = [(path, None if quarantined == "nothing" else quarantined)] if quarantined else []
+    assert (state.migration, [(row.path, row.blocks) for row in state.quarantine]) == (sign, expected)
 
 
 def test_cluster_id(tree: KafkaTree) -> None:

@@ -426,7 +426,6 @@ BAD_CONFIGS = {
     "no config": (b'{"version":1}', "Object missing required field `config`"),
     "null value": (b'{"version":1,"config":{"a":null}}', "a: Expected `str`, got `null`"),
     "null": (b"null", "Expected `object`, got `null`"),
-    "empty": (b"", "empty, expected JSON"),
     "noise": (NOISE, "'utf-8' codec can't decode byte 0xff"),
 }
 

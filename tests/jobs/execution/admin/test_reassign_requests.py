@@ -93,14 +93,23 @@ def test_requests_stay_below_the_limit_of_zookeeper() -> None:
     assert len(made) == -(-len(encode_partitions(targets)) // orders.MAX_REQUEST_BYTES)
 
 
-def test_never_over_an_existing_request(kafka: KafkaTree, controller: MovingController) -> None:
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (order({1: [2, 1]}), r"of another client exists in /admin/reassign_partitions \(t-1\)"),
+        (b"", "zookeeper-shell HOST:PORT delete /admin/reassign_partitions, then commit again"),
+    ],
+)
+def test_never_over_an_existing_request(
+    kafka: KafkaTree, controller: MovingController, request_: bytes, message: str
+) -> None:
     """The other request was written after all checks had passed."""
-    kafka.write(REASSIGN, order({1: [2, 1]}))
+    kafka.write(REASSIGN, request_)
     before = kafka.dump()
 
     with (
         ZooKeeperConnection(kafka.endpoint) as cluster,
-        pytest.raises(RequestExistsError, match=r"of another client exists in /admin/reassign_partitions \(t-1\)"),
+        pytest.raises(RequestExistsError, match=message),
     ):
         ZnodeRequests(cluster, lambda: None).reassign({(T, 0): [3, 1]})
     assert (kafka.dump(), controller.waves) == (before, [])
