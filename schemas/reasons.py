@@ -84,6 +84,7 @@ LEADERS_LOG_DIR_FAILED: Final = Sentence("the log dir of broker {leader} failed"
 LEADER_GONE: Final = Sentence("broker {leader} is not live")
 UNCLEAN_ELECTED: Final = Sentence("; unclean election of {leader} may lose data")
 IN_SYNC_ELECTED: Final = Sentence("; first live in-sync replica is {leader}")
+EVEN_LEADERS_ELECTED: Final = Sentence("; in-sync replica {leader} evens out leaders")
 
 # elections of the preferred replica
 UNKNOWN_IN_SNAPSHOT: Final = Sentence("no such partition in the snapshot")

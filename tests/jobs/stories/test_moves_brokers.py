@@ -4,6 +4,7 @@ Producers with acks=all lose nothing. The last tests are about requests and conf
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.repositories.actor import this_actor
+from jobs.repositories.plans.repository import find_plan
 from schemas.columns import TABLE_COLUMNS
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.commands import Surveyor
@@ -209,14 +211,19 @@ def test_preferred_leaders_are_elected(kafka: PlannedKafka, tmp_path: Path) -> N
 
 def test_a_drain_outlasts_a_restart_and_is_undone(kafka: PlannedKafka) -> None:
     before = {0: [1, 2], 1: [2, 1], 2: [1, 3]}
-    kafka.create({"drain": [*before.values()]})
-    kafka.plan("drain", "drain", "--brokers", "1")
+    kafka.create({"drain": [*before.values()], "spread": [[1, 2, 3]] * 16})
+    plan = kafka.plan("drain", "drain", "--brokers", "1")
+    share = find_plan(kafka.surveyor.warehouse, plan).options["figures"]["largest_share"]
     with Traffic(kafka.cluster.bootstrap, "drain") as traffic:
         committed(kafka.surveyor("commit", "drain", *APPLY, "--wait", "--json"))
         drained = {0: [2, 1], 1: [2, 1], 2: [3, 1]}
         assert eventually(lambda: kafka.replicas("drain") == drained)
         assert eventually(lambda: kafka.leaders("drain") == {0: 2, 1: 2, 2: 3})
         assert kafka.surveyor.json("verify", "drain")["is_complete"]
+        assert set(kafka.leaders("spread").values()) == {2, 3}, "Kafka's own order gives all to broker 2"
+        led = Counter(leader for topic in kafka.topics_in_snapshot() for leader in kafka.leaders(topic).values())
+        assert max(led.values()) == led[share["broker_id"]] == share["leaders"]
+        assert led.total() == share["partitions"]
         kafka.brokers[1].restart()
         assert eventually(lambda: kafka.is_in_sync("drain"))
         assert (kafka.leaders("drain"), kafka.replicas("drain")) == ({0: 2, 1: 2, 2: 3}, drained)
