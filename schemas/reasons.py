@@ -130,6 +130,7 @@ IS_DOWN: Final = Sentence("it is down: start it before another broker stops")
 CONTROLLER_LAST: Final = Sentence("it is the controller, which comes last")
 RACK_OF_ITS_OWN: Final = Sentence("a rack of its own")
 HARMS_WITH_FULL_ISRS: Final = Sentence("; even with full ISRs: {effects}")
+HARMS_NOW: Final = Sentence("; with the present ISRs: {effects}")
 LOSES_QUORUM: Final = Sentence("; the quorum loses its majority")
 
 # steps of a reassignment
