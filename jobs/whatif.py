@@ -20,7 +20,8 @@ def whatif(
         str | None,
         typer.Option(
             help="What to lose in turn: brokers=1, racks=1 or pairs (of brokers). "
-            "Each broker whose rack is unknown counts as a separate rack.",
+            "Each broker whose rack is unknown counts as a separate rack. "
+            "Or what to lose together: brokers, as 2 or 2,5, or a rack, as rack=a.",
         ),
     ] = None,
     restart: Annotated[

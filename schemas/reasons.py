@@ -84,6 +84,7 @@ LEADERS_LOG_DIR_FAILED: Final = Sentence("the log dir of broker {leader} failed"
 LEADER_GONE: Final = Sentence("broker {leader} is not live")
 UNCLEAN_ELECTED: Final = Sentence("; unclean election of {leader} may lose data")
 IN_SYNC_ELECTED: Final = Sentence("; first live in-sync replica is {leader}")
+EVEN_LEADERS_ELECTED: Final = Sentence("; in-sync replica {leader} evens out leaders")
 
 # elections of the preferred replica
 UNKNOWN_IN_SNAPSHOT: Final = Sentence("no such partition in the snapshot")
@@ -129,6 +130,7 @@ IS_DOWN: Final = Sentence("it is down: start it before another broker stops")
 CONTROLLER_LAST: Final = Sentence("it is the controller, which comes last")
 RACK_OF_ITS_OWN: Final = Sentence("a rack of its own")
 HARMS_WITH_FULL_ISRS: Final = Sentence("; even with full ISRs: {effects}")
+HARMS_NOW: Final = Sentence("; with the present ISRs: {effects}")
 LOSES_QUORUM: Final = Sentence("; the quorum loses its majority")
 
 # steps of a reassignment

@@ -38,7 +38,8 @@ class Losses:
     """The impact of each loss of a kind on a snapshot, the worst first."""
 
     snapshot_id: int
-    loss: FailureScenario
+    loss: str
+    """A FailureScenario, or the brokers that are lost together."""
     impacts: Sequence[LossImpact]
     named_partitions: Sequence[Mapping[str, list[str]]]
     """The first partitions counted, by cost, of the impacts that the console shows."""
@@ -54,7 +55,7 @@ class Losses:
     @property
     def may_spread(self) -> bool:
         """Whether a plan could spread replicas over racks."""
-        return self.crowded > 0 and self.loss is FailureScenario.RACKS
+        return self.crowded > 0 and self.loss == FailureScenario.RACKS
 
 
 def losses_result(settings: Settings, losses: Losses, at: Sequence[str], *, everything: bool) -> CommandResult:
@@ -64,14 +65,14 @@ def losses_result(settings: Settings, losses: Losses, at: Sequence[str], *, ever
     shown = impacts[: len(losses.named_partitions)]
     result = {
         "snapshot_id": losses.snapshot_id,
-        "lose": losses.loss.value,
+        "lose": losses.loss,
         "scenarios": len(rows),
         "scenarios_offline": losses.scenarios_offline,
         "crowded": losses.crowded,
         "warnings": losses.warnings,
         "rows": rows,
     }
-    title = f"{settings.cluster}, snapshot {losses.snapshot_id}, losing {losses.loss.value}"
+    title = f"{settings.cluster}, snapshot {losses.snapshot_id}, losing {losses.loss}"
     left = len(rows) - len(shown)
     lines = [
         table(title, SCENARIO_COLUMNS, rows[: len(shown)]),
@@ -121,7 +122,7 @@ def _suggestions(settings: Settings, losses: Losses, at: Sequence[str]) -> Itera
         yield suggestion(settings, "show lagging replicas", "show", "partitions", "--under-replicated", *at)
     for broker in worst.lost[:1]:
         yield suggestion(settings, "show its partitions", "show", "partitions", "--broker", str(broker), *at)
-    if losses.loss is FailureScenario.RACKS:
+    if losses.loss == FailureScenario.RACKS:
         yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
 
 

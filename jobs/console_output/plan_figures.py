@@ -57,8 +57,9 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
     figures = figures_in(plan.options)
     if figures is None:
         return
-    yield _bound(plan, figures)
+    yield from _bound(plan, figures)
     yield from (span.line for span in broker_spans(figures))
+    yield from _share_notes(figures)
     yield from _reorder_notes(figures)
     if figures.replicas_per_rack:
         racks = (f"{rack} {before} → {after}" for rack, (before, after) in figures.replicas_per_rack.items())
@@ -75,7 +76,8 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
 def notes(plan: PlanRecord) -> Iterator[str]:
     """Return the notes without a number before and after: the lower bound of moves, and what is left undone."""
     if figures := figures_in(plan.options):
-        yield _bound(plan, figures)
+        yield from _bound(plan, figures)
+        yield from _share_notes(figures)
         yield from _reorder_notes(figures)
         yield from _rack_notes(figures)
         yield from _uneven_notes(figures)
@@ -116,8 +118,21 @@ def byte_spans(figures: PlanFigures) -> Iterator[Span]:
         yield Span("bytes per broker", *spans)
 
 
-def _bound(plan: PlanRecord, figures: PlanFigures) -> str:
-    return f"moves {plan.moves} (lower bound {figures.lower_bound}: {figures.bound})"
+def _bound(plan: PlanRecord, figures: PlanFigures) -> Iterator[str]:
+    if figures.bound:
+        yield f"moves {plan.moves} (lower bound {figures.lower_bound}: {figures.bound})"
+
+
+def _share_notes(figures: PlanFigures) -> Iterator[str]:
+    """Return the largest share of leaders after the plan.
+
+    >>> share = {"broker_id": 3, "leaders": 98, "partitions": 480}
+    >>> list(_share_notes(figures_in({"figures": {"largest_share": share}})))
+    ['largest share: broker 3 leads 98 of 480 (20 %)']
+    """
+    if (share := figures.largest_share) is not None:
+        percent = round(100 * share.leaders / max(share.partitions, 1))
+        yield f"largest share: broker {share.broker_id} leads {share.leaders} of {share.partitions} ({percent} %)"
 
 
 def _reorder_notes(figures: PlanFigures) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Output of `surveyor whatif --restart`: the verdict, the affected partitions, and the warnings."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -59,12 +60,19 @@ class RestartSafety:
     leaders: int
     """Partitions that the brokers lead."""
     counts: Mapping[RestartEffect, int]
+    down: Sequence[int]
+    """Brokers that are not registered and have replicas of these partitions; without those named for the restart."""
     quorum: QuorumAfterRestart | None
     unread: Sequence[str]
     """Facts without which no restart counts as safe."""
     warnings: Sequence[str]
     rows: Sequence[RestartedPartition]
     """The affected partitions, and those whose effect is unknown, the worst first."""
+
+    @property
+    def counts_with_full_isr(self) -> Counter[RestartEffect]:
+        """Count the partitions that the restart affects although all replicas are in sync."""
+        return Counter(row.effect_with_full_isr for row in self.rows if row.effect_with_full_isr is not None)
 
     @property
     def loses_quorum(self) -> bool:
@@ -99,12 +107,27 @@ def _json(safety: RestartSafety) -> Result:
         "under_replicated": safety.under_replicated,
         "partitions": safety.partitions,
         "leaders": safety.leaders,
-        **{effect.value: safety.counts[effect] for effect in RestartEffect},
+        **_by_effect(safety.counts),
+        "with_full_isr": _by_effect(safety.counts_with_full_isr),
+        "down": safety.down,
         "quorum": None if quorum is None else {**asdict(quorum), "keeps_majority": quorum.keeps_majority},
         "unread": safety.unread,
         "warnings": safety.warnings,
         "rows": [to_builtins(row) for row in safety.rows],
     }
+
+
+def are_back(brokers: Sequence[int]) -> str:
+    """Return a clause about brokers that are down.
+
+    >>> are_back([3]), are_back([3, 4])
+    ('broker 3 is back', 'brokers 3, 4 are back')
+    """
+    return f"{broker_list(brokers)} {'is' if len(brokers) == 1 else 'are'} back"
+
+
+def _by_effect(counts: Mapping[RestartEffect, int]) -> dict[str, int]:
+    return {effect.value: counts[effect] for effect in RestartEffect}
 
 
 def _lost_quorum(quorum: QuorumAfterRestart) -> str:
@@ -124,7 +147,12 @@ def _lines(settings: Settings, safety: RestartSafety, limit: int | None) -> Iter
     yield from (f"unknown: {fact}" for fact in safety.unread)
     yield from (f"warning: {warning}" for warning in safety.warnings)
     on_them = f"{pluralise(safety.partitions, 'partition')} there, {safety.leaders} led"
-    counted = ", ".join(f"{safety.counts[effect]} {EFFECT_PHRASES[effect]}" for effect in RestartEffect)
+    counted, counted_with_full_isr = (
+        ", ".join(f"{counts[effect]} {EFFECT_PHRASES[effect]}" for effect in RestartEffect)
+        for counts in (safety.counts, safety.counts_with_full_isr)
+    )
+    if counted_with_full_isr != counted:
+        yield f"with full ISRs{f', once {are_back(safety.down)}' if safety.down else ''}: {counted_with_full_isr}"
     yield f"restarting {brokers} is {safety.verdict}: {counted} ({on_them})"
 
 

@@ -3,18 +3,22 @@
 from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.core.errors import RefusedError
+from jobs.planning.placement.partition_arrays import lists_of, rows_of
 from jobs.planning.plan_draft import PlanDraft, Planner
 from jobs.planning.planning_tables import PlanningTables, partitions_with_requests
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty, refuse_unversioned
+from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty, refuse_unversioned, table_as_of
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
-from planner.leadership.drain_changes import drain_changes, drain_rejections
+from planner.leadership.drain_changes import NEXT_LEADER, drain_changes, drain_rejections, drained_leaders
 from planner.leadership.undrain_changes import (
     not_drained,
     restart_changes,
@@ -23,7 +27,10 @@ from planner.leadership.undrain_changes import (
     undrain_rejections,
     undrain_targets,
 )
-from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
+from planner.placement.plan_figures import Figures, spread_figures
+from planner.placement.solve import spread_leaders
+from planner.placement.types import NO_BROKER
+from schemas.enums import NO_LEADER, Action, DrainMode, Outcome, PlanKind, RejectionCode
 from schemas.rows import Broker, DrainedBroker, PlanRecord
 from schemas.text import MAX_PARTITIONS_NAMED, join_ids
 
@@ -37,13 +44,15 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
             refuse_unversioned(tables.snapshot, "plan drain --mode resident", "omit --mode")
         brokers = live_brokers_as_of(settings.warehouse, tables.snapshot)
         ids = _drainable(requested, brokers, tables)
-        _refuse_no_leaders(ids, brokers, drained_brokers(settings.warehouse), tables.snapshot.snapshot_id)
+        able = _able_to_lead(ids, brokers, drained_brokers(settings.warehouse), tables.snapshot.snapshot_id)
         frames = partitions_with_requests(tables), tables["topics"], tables["brokers"]
         rejections = drain_rejections(*frames, ids, mode).localCheckpoint()
+        leaders, figures = _spread(tables, drained_leaders(*frames, ids, mode), able)
+        partitions = frames[0].join(F.broadcast(leaders), ["topic", "partition"], "left")
         return PlanDraft(
             PlanKind.DRAIN,
-            {"brokers": ids, "mode": mode.value, "allow_offline": allow_offline},
-            drain_changes(*frames, ids, mode),
+            {"brokers": ids, "mode": mode.value, "allow_offline": allow_offline, "figures": figures},
+            drain_changes(partitions, *frames[1:], ids, mode),
             rejections,
             refused=None if allow_offline else _offline_refusal(rejections),
         )
@@ -97,16 +106,39 @@ def _keep_concerned(ids: Sequence[int], concerned: Container[int], reason: str, 
     return rest
 
 
-def _refuse_no_leaders(
+def _able_to_lead(
     ids: Sequence[int], brokers: Sequence[Broker], drained: AbstractSet[int], snapshot_id: int
-) -> None:
-    """Raise RefusedError if no broker could lead: with all brokers last, the replica order would not change."""
-    able = {row.broker_id for row in brokers if row.understood} - drained
-    if not able.difference(ids):
+) -> list[int]:
+    """Return the brokers that can lead after the drain.
+
+    Raise RefusedError if there are none: with all brokers last, the replica order would not change.
+    """
+    able = {row.broker_id for row in brokers if row.understood}.difference(drained, ids)
+    if not able:
         others = f"; {join_ids(sorted(drained))} drained already" if drained else ""
         raise RefusedError(
             f"--brokers: no broker of snapshot {snapshot_id} could lead{others}; name fewer",
         )
+    return sorted(able)
+
+
+def _spread(tables: PlanningTables, candidates: DataFrame, able: list[int]) -> tuple[DataFrame, Figures]:
+    """Return the next leader of each partition with `candidates` (topic, partition, next_leader), and the figures.
+
+    Leaders of the brokers `able` to lead become as even as the candidates allow; the other partitions keep theirs.
+    """
+    rows = table_as_of(tables.warehouse, tables.snapshot, "partitions", columns=("topic", "partition", "leader"))
+    led = candidates.toArrow()
+    topics = rows["topic"].combine_chunks().cast(pa.string())
+    leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy().astype(np.int64)
+    of_led, numbers = lists_of(led["candidates"]), rows_of(led, rows)
+    lists = np.full((len(leader), of_led.shape[1]), NO_BROKER, dtype=np.int64)
+    lists[numbers] = of_led
+    names = pc.rank(topics, tiebreaker="dense").to_numpy().astype(np.int64), rows["partition"].to_numpy()
+    after = spread_leaders(names, leader, lists, np.array(able, dtype=np.int64))
+    chosen = led.select(["topic", "partition"]).append_column(NEXT_LEADER, pa.array(after[numbers], pa.int32()))
+    frame = tables.spark_warehouse.arrow(chosen, f"topic string, partition int, {NEXT_LEADER} int")
+    return frame, spread_figures(leader, after, able)
 
 
 def _drained_among(ids: Sequence[int], drained: Mapping[int, DrainedBroker], tables: PlanningTables) -> list[int]:

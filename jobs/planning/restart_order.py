@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from jobs.console_output.restart_safety import EFFECT_PHRASES
+from jobs.console_output.restart_safety import EFFECT_PHRASES, are_back
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
 from jobs.planning.restart_facts import (
     RestartFacts,
@@ -48,6 +49,7 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
     ]
     unread = [*unread_of_cluster(facts.view)]
     warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *silent_brokers(facts), *_order_warnings(steps)]
+    warnings += [*_now_warnings(steps, down)]
     warnings += _quorum_warnings(steps, sorted({*voters}.difference(racks)))
     waves = steps[-1].wave if steps else 0
     result = {
@@ -73,10 +75,11 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
 
 
 def _needs(facts: RestartFacts) -> Counter[InSyncNeed]:
-    """Count the partitions with equal needs: their replicas on live brokers, and min.insync.replicas.
+    """Count the partitions with equal needs: their replicas, min.insync.replicas, and the live members of their ISR.
 
-    During a reassignment its targets count. Topics queued for deletion and partitions without known replicas need
-    nothing here; the check before each wave names the latter.
+    During a reassignment its targets count. Replicas on a broker that is not understood count as never in sync. Topics
+    queued for deletion and partitions without known replicas need nothing here; the check before each wave names the
+    latter.
     """
     view, registered = facts.view, facts.understood
     min_isr_of_brokers = known_min_isr(facts.configs)
@@ -84,13 +87,17 @@ def _needs(facts: RestartFacts) -> Counter[InSyncNeed]:
     minima = {topic: _min_isr_of(view, topic, default) for topic in view.configs}
     needs: Counter[InSyncNeed] = Counter()
     live = {broker for broker, is_understood in registered.items() if is_understood}
-    for batch in view.partitions.select(["topic", "replicas", "removing_replicas"]).to_batches():
-        columns = (batch[name].to_pylist() for name in ("topic", "replicas", "removing_replicas"))
-        for topic, replicas, removing in zip(*columns, strict=True):
-            if topic not in view.deleting and replicas:
-                staying = live.intersection(replicas).difference(removing or ())
-                needs[InSyncNeed(frozenset(staying), minima.get(topic))] += 1
+    not_understood = registered.keys() - live
+    for topic, replicas, removing, isr, leader in values_of(view.partitions, *_NEED_COLUMNS):
+        if topic not in view.deleting and replicas:
+            staying = frozenset(replicas).difference(removing or (), not_understood)
+            in_sync = live.intersection(isr or ()) if leader in registered else frozenset[int]()
+            is_full = in_sync == staying
+            needs[InSyncNeed(staying, minima.get(topic), None if is_full else frozenset(in_sync))] += 1
     return needs
+
+
+_NEED_COLUMNS: Final = ("topic", "replicas", "removing_replicas", "isr", "leader")
 
 
 def _min_isr_of(view: ClusterView, topic: str, default: int | None) -> int | None:
@@ -137,6 +144,7 @@ def _step_row(position: int, step: RestartStep, check: str | None) -> Row:
         "wait": f"broker {step.broker_id} has registered again, and no partition is under-replicated",
         "check": check,
         **{effect.value: step.harmed.get(effect, 0) for effect in RestartEffect},
+        "now": {effect.value: step.harmed_now.get(effect, 0) for effect in RestartEffect},
     }
 
 
@@ -145,8 +153,13 @@ def _reason(step: RestartStep) -> str:
         return reasons.IS_DOWN.render()
     rack = reasons.RACK_OF_ITS_OWN.render() if step.rack is None else reasons.RACK.render(rack=step.rack)
     why_now = reasons.CONTROLLER_LAST.render() if step.is_controller else rack
-    effects = ", ".join(f"{count} {EFFECT_PHRASES[effect]}" for effect, count in step.harmed.items())
+    effects, effects_now = (
+        ", ".join(f"{count} {EFFECT_PHRASES[effect]}" for effect, count in harmed.items())
+        for harmed in (step.harmed, step.harmed_now)
+    )
     harm = reasons.HARMS_WITH_FULL_ISRS.render(effects=effects) if effects else ""
+    if effects_now != effects:
+        harm += reasons.HARMS_NOW.render(effects=effects_now)
     return why_now + harm + (reasons.LOSES_QUORUM.render() if step.loses_quorum else "")
 
 
@@ -161,6 +174,15 @@ def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -
             f"the order has brokers only: restart the controllers {abbreviate(controllers)} one at a time as well, the "
             "leader of the quorum last, each once `surveyor whatif --restart` of it is safe"
         )
+
+
+def _now_warnings(steps: Sequence[RestartStep], down: Sequence[int]) -> Iterator[str]:
+    """Yield what a restart affects only until the brokers that are down run again and all ISRs are full."""
+    until = f"until {are_back(down) if down else 'all ISRs are full'}"
+    for effect in RestartEffect:
+        brokers = [step.broker_id for step in steps if step.harmed_now.get(effect, 0) > step.harmed.get(effect, 0)]
+        if brokers:
+            yield f"{until}, a restart leaves more partitions {EFFECT_PHRASES[effect]}: {broker_list(brokers)}"
 
 
 def _order_warnings(steps: Sequence[RestartStep]) -> Iterator[str]:

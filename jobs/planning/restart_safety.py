@@ -53,6 +53,7 @@ def restart_safety(settings: Settings, restart: str, margin: int, snapshot: int 
         partitions=_count(stored, "replicas", restarting),
         leaders=_count(stored, "leader", restarting),
         counts=Counter(row.effect for row in rows),
+        down=sorted({broker for row in rows for broker in row.replicas}.difference(facts.understood, restarting)),
         quorum=quorum,
         unread=[*_unread(facts, restarting), *_uncertain_voters(quorum)],
         warnings=[*_warnings(facts, restarting)],

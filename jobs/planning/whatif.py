@@ -1,12 +1,13 @@
-"""The impact of losing every broker, rack or pair of brokers, computed on a stored snapshot.
+"""The impact of losing every broker, rack or pair of brokers, or given brokers together, on a stored snapshot.
 
-The result is shown worst first. It is also stored in the table `whatif` for dashboards, and replaces earlier rows of
-the same snapshot and loss.
+The result is shown worst first. Except for given brokers it is also stored in the table `whatif` for dashboards, and
+replaces earlier rows of the same snapshot and loss.
 """
 
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from jobs.adapters.delta.warehouse import decode_rows, quote_identifier
 from jobs.adapters.spark.session import start_session
 from jobs.console_output.losses import MAX_PARTITIONS_IN_JSON, WHATIF_SUMMARY, Losses, losses_result
 from jobs.core.arrow_rows import StoredRows
-from jobs.core.errors import UsageError
+from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
@@ -26,28 +27,64 @@ from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of, 
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import run_on_fleet
+from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import Bools, lost_partitions
 from planner.topics.crowding import crowded_rows
+from planner.whatif.impact import BrokersLost
 from planner.whatif.impact import whatif as costs_of_losing
 from schemas.enums import FailureScenario
 from schemas.rows import Broker, LossImpact, Snapshot
-from schemas.text import pluralise
+from schemas.text import broker_list, join_ids, pluralise
+
+RACK: Final = "rack="
+
+RequestedLoss = FailureScenario | list[int] | str
+"""A kind of loss, or the ids of brokers or the rack that are lost together."""
 
 
-def parse_lose(text: str) -> FailureScenario:
+def parse_lose(text: str) -> RequestedLoss:
     """Parse --lose; raise UsageError for other values.
 
-    >>> parse_lose("racks=1").value, parse_lose("brokers=2").value
-    ('racks=1', 'pairs')
+    >>> parse_lose("racks=1").value, parse_lose("brokers=2").value, parse_lose("5,2"), parse_lose("rack=b")
+    ('racks=1', 'pairs', [2, 5], 'b')
     """
     taken = {lose.value: lose for lose in FailureScenario} | {"brokers=2": FailureScenario.PAIRS}
-    if text not in taken:
-        raise UsageError(f"--lose {text!r}: expected brokers=1, racks=1 or pairs (the same as brokers=2)")
-    return taken[text]
+    if text in taken:
+        return taken[text]
+    if text.startswith(RACK):
+        return text.removeprefix(RACK)
+    if not text[:1].isdecimal():
+        raise UsageError(
+            f"--lose {text!r}: expected brokers=1, racks=1, pairs (the same as brokers=2), or what is lost together: "
+            "brokers as in 2,5, or a rack as in rack=a"
+        )
+    return sorted(parse_broker_ids(text, "--lose"))
+
+
+def _lost_together(
+    settings: Settings, snapshot: Snapshot, loss: RequestedLoss
+) -> tuple[FailureScenario | BrokersLost, list[str]]:
+    """Return the loss with the live brokers it consists of, and warnings; raise RefusedError if none is live."""
+    if isinstance(loss, FailureScenario):
+        return loss, []
+    racks = {row.broker_id: row.rack for row in rows_as_of(settings.warehouse, snapshot, Broker) if row.is_live}
+    requested = loss if isinstance(loss, list) else [broker for broker, rack in racks.items() if rack == loss]
+    lost = sorted(racks.keys() & set(requested))
+    if not lost:
+        known_racks = join_ids(sorted({rack for rack in racks.values() if rack is not None})) or "none"
+        named = f"{RACK}{loss}" if isinstance(loss, str) else join_ids(loss)
+        raise RefusedError(
+            f"--lose {named}: no such broker is live in snapshot {snapshot.snapshot_id}; live are "
+            f"{join_ids(sorted(racks))}, racks are {known_racks}. `surveyor snapshot` takes a new snapshot"
+        )
+    name = f"broker{'s' * (len(lost) > 1)} {'+'.join(map(str, lost))}" if isinstance(loss, list) else f"rack {loss}"
+    gone = [broker for broker in requested if broker not in racks]
+    already = [f"{broker_list(gone)} not live in snapshot {snapshot.snapshot_id}: lost already"] if gone else []
+    return BrokersLost(name, lost), already
 
 
 def report_losses(
@@ -61,19 +98,20 @@ def report_losses(
 
 def losses_on(settings: Settings, lose: str, snapshot: int | None, limit: int, *, everything: bool = False) -> Losses:
     """Compute the impact of losses on a snapshot, and name the partitions of the worst `limit` of them."""
-    loss = parse_lose(lose)
+    requested = parse_lose(lose)
     chosen = find_snapshot(settings.warehouse, snapshot)
+    loss, already_lost = _lost_together(settings, chosen, requested)
     impacts = _impacts(settings, chosen, loss)
     shown = impacts if everything else impacts[:limit]
     with progress("naming partitions"):
         named_partitions = _named_partitions(settings, chosen, shown, everything=everything)
     return Losses(
         snapshot_id=chosen.snapshot_id,
-        loss=loss,
+        loss=f"{loss}",
         impacts=impacts,
         named_partitions=named_partitions,
         crowded=_crowded(settings, chosen),
-        warnings=_warnings(settings, chosen, impacts),
+        warnings=[*already_lost, *_warnings(settings, chosen, impacts)],
     )
 
 
@@ -132,8 +170,8 @@ def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     return int(crowded_rows(replicas, known_racks, usable).sum())
 
 
-def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> list[LossImpact]:
-    """Compute and store the impact."""
+def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario | BrokersLost) -> list[LossImpact]:
+    """Compute the impact; store it unless it is of given brokers, which no dashboard shows."""
     warehouse, snapshot_id = settings.warehouse, snapshot.snapshot_id
     warehouse.ensure_tables()
     with progress("starting Spark"):
@@ -143,8 +181,9 @@ def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> l
             ),
             snapshot,
         )
-    with progress("losing " + lose.value):
+    with progress(f"losing {lose}"):
         frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
         impacts = decode_rows(LossImpact, costs_of_losing(*frames, snapshot_id=snapshot_id, lose=lose).toArrow())
-    warehouse.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quote_identifier(lose.value)}")
+    if isinstance(lose, FailureScenario):
+        warehouse.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quote_identifier(lose.value)}")
     return impacts

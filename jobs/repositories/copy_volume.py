@@ -2,7 +2,8 @@
 
 Corresponds to `ReassignPartitionsCommand.calculateProposedMoveMap`. A throttle limits what each broker sends and
 what it receives (KIP-73), so a wave lasts as long as the broker that copies most. Bytes are from the last `surveyor
-sizes`: the largest log among a partition's replicas. They are not part of a plan, so its id does not depend on them.
+sizes`: the largest log among a partition's replicas, or among its former replicas if it has moved since. They are not
+part of a plan, so its id does not depend on them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,13 +11,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from jobs.core.arrow_rows import Ints, StoredRows
+from jobs.core.arrow_rows import Bools, Ints, StoredRows
 from jobs.core.units import format_bytes, format_duration
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change, Row
 from schemas.text import WAVES_SHOWN, abbreviate, pluralise
+
+Longs = npt.NDArray[np.int64]
 
 VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
 """Columns of `changes` that the volume is computed from."""
@@ -175,15 +179,29 @@ def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - a
     return dict(zip(ids.tolist(), sums.tolist(), strict=True))
 
 
-def _sizes(moves: StoredRows, logs: pa.Table) -> Any:  # noqa: ANN401 - an array of int64
-    """The largest log of each partition among its current replicas, -1 if none is known."""
-    largest = np.full(len(moves), -1, dtype=np.int64)
+def largest_logs(rows: Longs, is_assigned: Bools, sizes: Longs, count: int) -> Longs:
+    """Return the size of the largest log of each of `count` partitions, -1 without a log; each log is of one row.
+
+    Logs of former replicas count only if no assigned replica has one: the partition moved after sizes were taken.
+
+    >>> rows, sizes = np.array([0, 0, 1]), np.array([5, 9, 7])
+    >>> largest_logs(rows, np.array([True, False, False]), sizes, 3).tolist()
+    [5, 7, -1]
+    """
+    current, former = np.full((2, count), -1, dtype=np.int64)
+    np.maximum.at(current, rows[is_assigned], sizes[is_assigned])
+    np.maximum.at(former, rows[~is_assigned], sizes[~is_assigned])
+    largest: Longs = np.where(current >= 0, current, former)
+    return largest
+
+
+def _sizes(moves: StoredRows, logs: pa.Table) -> Longs:
+    """Return the largest log of each partition, -1 if none is known."""
     keys = moves.table.select(["topic", "partition"]).append_column("row", pa.array(np.arange(len(moves))))
     joined = keys.join(logs, ["topic", "partition"], join_type="inner")
     rows, brokers = joined["row"].to_numpy(), joined["broker_id"].to_numpy()
     held = (moves.brokers("replicas_before")[rows] == brokers[:, None]).any(axis=1)
-    np.maximum.at(largest, rows[held], joined["bytes"].to_numpy()[held])
-    return largest
+    return largest_logs(rows, held, joined["bytes"].to_numpy(), len(moves))
 
 
 def space_warnings(volume: Volume, usable: Mapping[int, int]) -> Iterator[str]:

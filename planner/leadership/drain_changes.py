@@ -1,27 +1,30 @@
 """Drains: brokers demoted while Kafka's controller is running, or shut down in a controlled way without it.
 
 Corresponds to `Election.leaderForControlledShutdown` and `KafkaController.doControlledShutdown`. The new leader is the
-first replica of the assignment that is in the ISR, live and not drained. All drained brokers leave the ISR. Draining
-several brokers is one decision. Follower replicas on a drained broker are stopped. For partitions that it led, the
-broker becomes a follower. (A replica stopped at a leader epoch it already knows cannot be restarted at that epoch by
-any controller.) In: PARTITIONS, TOPICS, BROKERS and the brokers to drain. Out: CHANGES and REJECTIONS, among these each
-partition that would go offline.
+first replica of the assignment that is in the ISR, live and not drained, or another such replica if the plan spreads
+leaders (NEXT_LEADER). All drained brokers leave the ISR. Draining several brokers is one decision. Follower replicas on
+a drained broker are stopped. For partitions that it led, the broker becomes a follower. (A replica stopped at a leader
+epoch it already knows cannot be restarted at that epoch by any controller.) In: PARTITIONS, TOPICS, BROKERS and the
+brokers to drain. Out: CHANGES and REJECTIONS, among these each partition that would go offline.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import difference, first, intersect, no_brokers
+from planner.columns.broker_sets import difference, first, intersect
 from planner.columns.change_rows import as_rejections, change_columns, with_topic_and_brokers
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence, sentences
-from planner.leadership.selectors import controlled_shutdown
 from planner.reassignment.pending_requests import is_being_reassigned_or_requested, moving_reason, with_request_column
 from planner.reassignment.replica_order_changes import elections_after, reorders
 from schemas import reasons
 from schemas.enums import Action, DrainMode, RejectionCode
+
+NEXT_LEADER: Final = "next_leader"
+"""Column of PARTITIONS: the candidate that leads after the drain. Without it the first candidate leads."""
 
 
 def demoted(replicas: Column, demoted_brokers: Column) -> Column:
@@ -57,7 +60,7 @@ def _with_verdicts(
                 "draining": draining,
                 "drained": F.array_union("drained", draining),
                 "stopping": F.array_union(F.array_except("eligible", "informed"), draining),
-                "candidates": candidates,
+                "candidates": _next_leader_first(candidates) if NEXT_LEADER in partitions.columns else candidates,
                 "leaderless": ~F.array_contains("live", F.col("leader")),
                 "why": sentence(reasons.DRAINED, brokers=intersect(F.col("replicas"), draining)),
             },
@@ -65,6 +68,10 @@ def _with_verdicts(
         .withColumns({"led": F.array_contains("drained", F.col("leader"))})
         .withColumns({"code": _code(mode)})
     )
+
+
+def _next_leader_first(candidates: Column) -> Column:
+    return F.array_distinct(F.concat(intersect(F.array(NEXT_LEADER), candidates), candidates))
 
 
 def _code(mode: DrainMode) -> Column:
@@ -87,6 +94,18 @@ def _code(mode: DrainMode) -> Column:
     )
 
 
+def drained_leaders(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_ids: Sequence[int],
+    mode: DrainMode,
+) -> DataFrame:
+    """Return the partitions that get another leader (topic, partition), and the brokers that can lead, in order."""
+    led = _with_verdicts(partitions, topics, brokers, broker_ids, mode).where(F.col("code").isNull() & F.col("led"))
+    return led.select("topic", "partition", "candidates")
+
+
 def drain_changes(
     partitions: DataFrame,
     topics: DataFrame,
@@ -107,16 +126,10 @@ def drain_changes(
 
 
 def _order() -> Column:
-    """Return the replica order with drained brokers last.
-
-    If leadership must move and the first remaining replica is not in sync, the first replica in sync comes first.
-    """
-    order, candidate = demoted(F.col("replicas"), F.col("drained")), F.slice("candidates", 1, 1)
-    return F.when(F.col("led"), F.array_distinct(F.concat(_promoted(order, candidate), order))).otherwise(order)
-
-
-def _promoted(order: Column, candidate: Column) -> Column:
-    return F.when(F.array_contains(F.col("candidates"), first(order)), no_brokers()).otherwise(candidate)
+    """Return the replica order with drained brokers last; the next leader comes first if leadership must move."""
+    order = demoted(F.col("replicas"), F.col("drained"))
+    next_leader = F.slice("candidates", 1, 1)
+    return F.when(F.col("led"), F.array_distinct(F.concat(next_leader, order))).otherwise(order)
 
 
 def shutdown_changes(rows: DataFrame) -> DataFrame:
@@ -125,23 +138,19 @@ def shutdown_changes(rows: DataFrame) -> DataFrame:
     A drained broker receives LeaderAndIsr for partitions it led, and StopReplica for the others.
     """
     replicas = F.col("replicas")
-    leader = F.when(F.col("led"), F.col("leader_after")).otherwise(F.col("leader"))
+    leader = F.when(F.col("led"), first(F.col("candidates"))).otherwise(F.col("leader"))
     stopped = F.array_except(intersect(replicas, F.col("stopping")), F.array("leader"))
-    return (
-        rows.transform(controlled_shutdown, F.col("stopping"))
-        .withColumns({"action": _action(), "leader_after": leader})
-        .transform(
-            change_columns,
-            {
-                "leader_after": "leader_after",
-                "isr_after": "array_except(isr, stopping)",
-                "leader_epoch_after": "leader_epoch + 1",
-                "leader_and_isr_to": difference(intersect(replicas, F.col("eligible")), stopped),
-                "stop_replica_to": stopped,
-                "requires_live": "array(leader_after)",
-                "reason": _reason(),
-            },
-        )
+    return rows.withColumns({"action": _action(), "leader_after": leader}).transform(
+        change_columns,
+        {
+            "leader_after": "leader_after",
+            "isr_after": "array_except(isr, stopping)",
+            "leader_epoch_after": "leader_epoch + 1",
+            "leader_and_isr_to": difference(intersect(replicas, F.col("eligible")), stopped),
+            "stop_replica_to": stopped,
+            "requires_live": "array(leader_after)",
+            "reason": _reason(),
+        },
     )
 
 
@@ -154,11 +163,15 @@ def _action() -> Column:
 
 
 def _reason() -> Column:
-    leader = sentence(reasons.IN_SYNC_ELECTED, leader=F.col("leader_after"))
+    leader = F.col("leader_after")
+    first_candidate = first(intersect(F.col("replicas"), F.col("candidates")))
+    elected = F.when(leader == first_candidate, sentence(reasons.IN_SYNC_ELECTED, leader=leader)).otherwise(
+        sentence(reasons.EVEN_LEADERS_ELECTED, leader=leader)
+    )
     shrunk = F.when(F.col("action") == Action.SHRINK_ISR.value, sentence(reasons.LEAVES_ISR)).otherwise(
         sentence(reasons.NOT_IN_ISR)
     )
-    return sentences(F.col("why"), F.when(F.col("led"), leader).otherwise(shrunk))
+    return sentences(F.col("why"), F.when(F.col("led"), elected).otherwise(shrunk))
 
 
 def drain_rejections(

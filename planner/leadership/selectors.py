@@ -11,7 +11,7 @@ last member.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import difference, first, first_choice, intersect
+from planner.columns.broker_sets import first, first_choice, intersect
 
 RESULT = ("leader_after", "isr_after", "leader_epoch_after")
 
@@ -35,16 +35,6 @@ def preferred(partitions: DataFrame) -> DataFrame:
     """Elect the first replica of the assignment unless it is drained; the ISR stays (`leaderForPreferredReplica`)."""
     preferred_in_sync = intersect(F.slice("replicas", 1, 1), F.col("isr"))
     return partitions.transform(_with_choice, first(intersect(preferred_in_sync, F.col("electable"))), F.col("isr"))
-
-
-def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFrame:
-    """Elect the first replica in sync that stays; all brokers that shut down leave the ISR at once.
-
-    `shutting_down` are the ids of all brokers that shut down, which are still registered. They are one decision, so
-    that no partition moves to a broker that is about to stop (`leaderForControlledShutdown`).
-    """
-    staying = difference(F.col("replicas"), shutting_down)
-    return partitions.transform(_with_choice, _in_sync(staying), difference(F.col("isr"), shutting_down))
 
 
 def _in_sync(candidates: Column) -> Column:

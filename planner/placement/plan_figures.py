@@ -62,6 +62,20 @@ def led_figures(placement: Placement, leader: Ints, allowed: set[int], *, elects
     return {"led_per_broker": spans, "brokers_counted": counted}
 
 
+def spread_figures(before: Ints, after: Ints, counted: Sequence[int]) -> Figures:
+    """Return the least and the most partitions led by a broker of `counted`, before and after, and the largest share.
+
+    >>> spread_figures(np.array([3, 3, 1, -1]), np.array([1, 2, 1, -1]), [1, 2])["largest_share"]
+    {'broker_id': 1, 'leaders': 2, 'partitions': 3}
+    """
+    broker = max(counted, key=lambda broker: (int((after == broker).sum()), -broker))
+    led, partitions = int((after == broker).sum()), int((after != NO_BROKER).sum())
+    return {
+        "led_per_broker": [spans_of(leaders, counted) for leaders in (before, after)],
+        "largest_share": {"broker_id": broker, "leaders": led, "partitions": partitions},
+    }
+
+
 def spans_of(brokers: Ints, counted: Sequence[int]) -> list[int]:
     """Return the least and the most occurrences of any broker of `counted`.
 
@@ -187,6 +201,15 @@ class SizeFigures(Struct, frozen=True, kw_only=True):
     assumed: int
 
 
+class LargestShare(Struct, frozen=True, kw_only=True):
+    """The broker that leads most partitions after a plan, of the brokers that may lead."""
+
+    broker_id: int
+    leaders: int
+    partitions: int
+    """Partitions with a leader."""
+
+
 class PlanFigures(Struct, frozen=True, kw_only=True):
     """Figures as stored; a plan of an older version lacks some, a plan without weights lacks figures in bytes."""
 
@@ -198,6 +221,7 @@ class PlanFigures(Struct, frozen=True, kw_only=True):
     replicas_per_broker: BeforeAndAfter | None = None
     leaders_per_broker: BeforeAndAfter | None = None
     led_per_broker: BeforeAndAfter | None = None
+    largest_share: LargestShare | None = None
     brokers_counted: list[int] | None = None
     leaders_given_up: GivenUpLeaders | None = None
     replicas_per_rack: dict[str, Range] = {}

@@ -106,6 +106,29 @@ def _undo_beyond(model: PlacementModel, max_moves: int | None) -> int:
     return int(needed[undone].sum())
 
 
+def spread_leaders(names: tuple[Ints, Ints], leader: Ints, candidates: Ints, able: Ints) -> Ints:
+    """Return the leader of each row, so that the brokers `able` to lead have numbers as even as the candidates allow.
+
+    A row with candidates (padded with NO_BROKER) gets one of them, and any other row keeps its leader. `names` are the
+    topic and the number of each partition.
+
+    >>> candidates = np.array([[1, 2], [1, 2], [2, 1], [-1, -1]])
+    >>> partitions = np.zeros(4, dtype=np.int64), np.arange(4)
+    >>> spread_leaders(partitions, np.array([3, 3, 3, 1]), candidates, np.array([1, 2])).tolist()
+    [2, 1, 2, 1]
+    """
+    moves = candidates[:, 0] != NO_BROKER
+    replicas = candidates.copy()
+    replicas[~moves, 0] = leader[~moves]
+    everyone = np.ones(len(able), dtype=bool)
+    brokers = PlacementBrokers(
+        ids=able, racks=(None,) * len(able), live=everyone, target=everyone, emptied=np.zeros_like(everyone)
+    )
+    partitions = PlacementPartitions(topic=names[0], partition=names[1], replicas=replicas, movable=moves)
+    spread: Ints = place(brokers, partitions, PlacementGoal(reorder=True)).replicas[:, 0]
+    return spread
+
+
 def evaluate_given(brokers: PlacementBrokers, partitions: PlacementPartitions, replicas: Ints) -> Placement:
     """Compute the result of given lists, (row, slot) of broker ids; raise PlacementError for an unknown broker."""
     goal = PlacementGoal(leaders=False, given=True)

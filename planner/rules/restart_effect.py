@@ -12,7 +12,7 @@ back first and lead by its own default, so their defaults count too. A fact that
 neither is an in-sync replica on a broker that is registered and not `eligible`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -43,6 +43,8 @@ class RestartedPartition(Struct, frozen=True, kw_only=True, gc=False):
     min_isr: int | None
     """min.insync.replicas; None if it was not read or does not matter."""
     effect: RestartEffect
+    effect_with_full_isr: RestartEffect | None
+    """The effect if all replicas were in sync, also those on brokers that are down; None for no effect."""
     code: RestartCode
     reason: str
     is_internal: bool
@@ -85,12 +87,18 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     counts = [len(remaining), len(remaining) - len(uncertain)]
     if row.is_being_reassigned:
         counts = [min(count, len(others)) for count in counts]
-    counted_columns: dict[str, Any] = {"in_sync_after": counts[-1]}
+    on_live = among(union(row.replicas, [*isr, row.leader]), brokers.live)
+    full_counts = len(others), len(others) - len(among(others, brokers.live - brokers.eligible))
+    full = {effect_with_full_isr(n, _min_isr(topic, on_live, min_isr_of_brokers)[0], margin) for n in full_counts}
+    counted_columns: dict[str, Any] = {
+        "in_sync_after": counts[-1],
+        "effect_with_full_isr": full.pop() if len(full) == 1 else _EFFECT.UNKNOWN,
+    }
     offline = _offline(row, brokers, remaining, others, restarting)
     if offline is not None:
         return _restarted_partition(row, brokers, *offline, **counted_columns)
     down = restarting if len(restarting) == 1 else ()
-    may_lead = difference(among(union(row.replicas, [*isr, row.leader]), brokers.live), down)
+    may_lead = difference(on_live, down)
     min_isr, unread = _min_isr(topic, may_lead, min_isr_of_brokers)
     if min_isr is None:
         return _restarted_partition(
@@ -114,6 +122,13 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
 
 def _may_be_anywhere(row: PartitionInfo) -> bool:
     return not row.understood and not row.replicas
+
+
+def effect_with_full_isr(remaining: int, min_isr: int | None, margin: int) -> RestartEffect | None:
+    """Return the effect on a partition whose replicas are all in sync, of which `remaining` do not restart."""
+    if remaining == 0:
+        return _EFFECT.OFFLINE
+    return _EFFECT.UNKNOWN if min_isr is None else _effect_of(remaining, min_isr, margin)
 
 
 def _effect_of(in_sync: int, min_isr: int, margin: int) -> RestartEffect | None:
@@ -143,7 +158,7 @@ def _offline(
 
 
 def _min_isr(
-    topic: TopicInfo | None, may_lead: Iterable[int], min_isr_of_brokers: Mapping[int, int]
+    topic: TopicInfo | None, may_lead: Collection[int], min_isr_of_brokers: Mapping[int, int]
 ) -> tuple[int | None, str]:
     """Return the largest min.insync.replicas that a leader may apply; else None, and why it is unknown."""
     if topic is None or topic.config is None:
@@ -153,7 +168,7 @@ def _min_isr(
     silent = [broker for broker in may_lead if broker not in min_isr_of_brokers]
     if silent:
         return None, reasons.MIN_ISR_OF_BROKERS_UNREAD.render(brokers=silent)
-    return max(min_isr_of_brokers[broker] for broker in may_lead), ""
+    return max((min_isr_of_brokers[broker] for broker in may_lead), default=None), ""
 
 
 def _restarted_partition(  # noqa: PLR0913 - what differs by outcome
@@ -165,6 +180,7 @@ def _restarted_partition(  # noqa: PLR0913 - what differs by outcome
     *,
     in_sync_after: int | None = None,
     min_isr: int | None = None,
+    effect_with_full_isr: RestartEffect | None = _EFFECT.UNKNOWN,
 ) -> RestartedPartition:
     return RestartedPartition(
         topic=row.topic,
@@ -176,6 +192,7 @@ def _restarted_partition(  # noqa: PLR0913 - what differs by outcome
         in_sync_after=in_sync_after,
         min_isr=min_isr,
         effect=effect,
+        effect_with_full_isr=effect_with_full_isr,
         code=code,
         reason=reason,
         is_internal=row.topic in INTERNAL_TOPICS,

@@ -3,9 +3,9 @@
 Brokers that are down come first, because every partition with a replica on them has fewer replicas in sync until they
 are back. Then the racks follow by name, and the controller comes last and alone, so that the controllership moves once.
 Strimzi's KafkaRoller takes the same order. Brokers of one rack share a wave if no partition then has fewer in-sync
-replicas than min.insync.replicas and the margin. In doing so all replicas on live brokers count as in sync: a wave
-starts only when the ISRs are full again. In a KRaft cluster the leader of the quorum is the controller, and a majority
-of the quorum remains in a wave of several voters.
+replicas than min.insync.replicas and the margin. In doing so all replicas count as in sync: a wave starts only when the
+brokers that were down run again and the ISRs are full. In a KRaft cluster the leader of the quorum is the controller,
+and a majority of the quorum remains in a wave of several voters.
 """
 
 from collections import Counter, defaultdict
@@ -13,25 +13,29 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.rules.quorum import majority, may_restart_together
+from planner.rules.restart_effect import effect_with_full_isr
 from schemas.enums import RestartEffect
 
 
 @dataclass(frozen=True, slots=True)
 class InSyncNeed:
-    """Requirement of partitions with equal replicas: `replicas` on live brokers, and how many of them must be in sync.
+    """Requirement of partitions with equal replicas: how many of `replicas` must be in sync.
 
-    `min_isr` is None if it is unknown; then no two of the replicas may restart at once.
+    `min_isr` is None if it is unknown; then no two of the replicas may restart at once. `in_sync` are the live members
+    of the present ISR, none without a live leader; None means all replicas.
     """
 
     replicas: frozenset[int]
     min_isr: int | None
+    in_sync: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RestartStep:
     """The restart of one broker; `harmed` counts the partitions that it affects although all ISRs are full.
 
-    `loses_quorum` means that no majority of the quorum's voters remains although all others are up to date.
+    `harmed_now` counts those that it affects with the present ISRs, while other brokers may be down. `loses_quorum`
+    means that no majority of the quorum's voters remains although all others are up to date.
     """
 
     wave: int
@@ -40,6 +44,7 @@ class RestartStep:
     is_down: bool
     is_controller: bool
     harmed: Mapping[RestartEffect, int]
+    harmed_now: Mapping[RestartEffect, int]
     loses_quorum: bool = False
 
 
@@ -78,6 +83,7 @@ def restart_order(  # noqa: PLR0913 - the facts that decide the order
             broker in down,
             broker == controller,
             {} if broker in down else _effect_counts(broker, holders[broker], needs, margin),
+            {} if broker in down else _effect_counts(broker, holders[broker], needs, margin, with_present_isrs=True),
             broker not in down and broker in voters and majority(len(voters)) == len(voters),
         )
         for number, wave in enumerate(waves, 1)
@@ -131,21 +137,19 @@ def _may_be_down(need: InSyncNeed, margin: int) -> int:
 
 
 def _effect_counts(
-    broker: int, broker_needs: Sequence[InSyncNeed], needs: Mapping[InSyncNeed, int], margin: int
+    broker: int,
+    broker_needs: Sequence[InSyncNeed],
+    needs: Mapping[InSyncNeed, int],
+    margin: int,
+    *,
+    with_present_isrs: bool = False,
 ) -> dict[RestartEffect, int]:
+    """Count the partitions that a restart affects, with the present ISRs or with full ones."""
     counts: Counter[RestartEffect] = Counter()
     for need in broker_needs:
-        effect = _effect(len(need.replicas - {broker}), need.min_isr, margin)
+        in_sync = need.in_sync if with_present_isrs and need.in_sync is not None else need.replicas
+        remaining = min(len(in_sync - {broker}), len(need.replicas - {broker}))
+        effect = effect_with_full_isr(remaining, need.min_isr, margin)
         if effect is not None:
             counts[effect] += needs[need]
     return {effect: counts[effect] for effect in RestartEffect if counts[effect]}
-
-
-def _effect(remaining: int, min_isr: int | None, margin: int) -> RestartEffect | None:
-    if remaining == 0:
-        return RestartEffect.OFFLINE
-    if min_isr is None:
-        return RestartEffect.UNKNOWN
-    if remaining < min_isr:
-        return RestartEffect.UNDER_MIN_ISR
-    return RestartEffect.BELOW_MARGIN if remaining < min_isr + margin else None

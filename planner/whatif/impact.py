@@ -9,7 +9,8 @@ no broker lost, each single broker (or rack), and both of a pair. In: PARTITIONS
 BROKER_CONFIGS. Out: WHATIF.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -42,6 +43,17 @@ _COSTS: Final = (
 )
 
 
+class BrokersLost(NamedTuple):
+    """Given brokers lost together; `name` is the scenario."""
+
+    name: str
+    broker_ids: Sequence[int]
+
+    def __str__(self) -> str:
+        """Return the brokers as --lose names them."""
+        return ",".join(map(str, self.broker_ids))
+
+
 def whatif(  # noqa: PLR0913 - four tables and two options
     partitions: DataFrame,
     topics: DataFrame,
@@ -49,9 +61,9 @@ def whatif(  # noqa: PLR0913 - four tables and two options
     broker_configs: DataFrame,
     *,
     snapshot_id: int,
-    lose: FailureScenario,
+    lose: FailureScenario | BrokersLost,
 ) -> DataFrame:
-    """Return one row per scenario: every registered broker, rack or pair of brokers lost at once."""
+    """Return one row per scenario: every registered broker, rack or pair of brokers, or given brokers, lost at once."""
     scenarios = _scenarios(brokers, lose)
     worst_first = [F.desc_nulls_last(name) for name in ("offline", "under_min_isr", "leader_skew")]
     return (
@@ -63,7 +75,7 @@ def whatif(  # noqa: PLR0913 - four tables and two options
         .transform(_costs_of_parts)
         .transform(_costs_of_scenarios, _parts(scenarios, lose))
         .transform(_with_skew, scenarios, brokers)
-        .withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint"), "lose": F.lit(lose.value)})
+        .withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint"), "lose": F.lit(f"{lose}")})
         .orderBy(*worst_first, "lost")
         .transform(with_schema, WHATIF)
     )
@@ -181,7 +193,7 @@ def _with_skew(costs: DataFrame, scenarios: DataFrame, brokers: DataFrame) -> Da
     )
 
 
-def _scenarios(brokers: DataFrame, lose: FailureScenario) -> DataFrame:
+def _scenarios(brokers: DataFrame, lose: FailureScenario | BrokersLost) -> DataFrame:
     """Return one row per scenario; a broker without a known rack counts as a rack of its own.
 
     >>> brokers = spark.createDataFrame([(1, "a"), (2, "a"), (3, None)], "broker_id int, rack string")
@@ -208,6 +220,8 @@ def _scenarios(brokers: DataFrame, lose: FailureScenario) -> DataFrame:
     alone = sentence(reasons.BROKER, broker=F.col("broker_id"))
     together = sentence(reasons.RACK, rack=F.col("rack"))
     name = F.coalesce(together, alone) if lose is FailureScenario.RACKS else alone
+    if isinstance(lose, BrokersLost):
+        brokers, name = brokers.where(F.col("broker_id").isin(*lose.broker_ids)), F.lit(lose.name)
     return brokers.groupBy(name.alias("scenario")).agg(F.sort_array(F.collect_set("broker_id")).alias("lost"))
 
 
@@ -219,14 +233,14 @@ def _pairs(brokers: DataFrame) -> DataFrame:
     )
 
 
-def _parts(scenarios: DataFrame, lose: FailureScenario) -> DataFrame:
+def _parts(scenarios: DataFrame, lose: FailureScenario | BrokersLost) -> DataFrame:
     """Return one row per scenario and part: no broker lost, all lost, and each broker of a pair."""
     lost = F.col("lost")
     single_losses = [F.array(F.get(lost, F.lit(place))) for place in (0, 1)] if lose is FailureScenario.PAIRS else []
     return scenarios.select("*", F.explode(F.array(no_brokers(), *single_losses, lost)).alias("part"))
 
 
-def _with_parts(partitions: DataFrame, scenarios: DataFrame, lose: FailureScenario) -> DataFrame:
+def _with_parts(partitions: DataFrame, scenarios: DataFrame, lose: FailureScenario | BrokersLost) -> DataFrame:
     """Return one row per partition and each part with one of its `members`, and one row with no broker lost.
 
     `lost_brokers` are the brokers of a part, and `sign` its weight. A pair has the impact of both brokers together,

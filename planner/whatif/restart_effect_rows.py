@@ -33,6 +33,7 @@ RESTARTED_PARTITIONS: Final = StructType(
         StructField("in_sync_after", IntegerType()),
         StructField("min_isr", IntegerType()),
         StructField("effect", StringType()),
+        StructField("effect_with_full_isr", StringType()),
         StructField("code", StringType()),
         StructField("reason", StringType()),
         StructField("is_internal", BooleanType()),
@@ -76,6 +77,12 @@ _EFFECT_SQL: Final = f"""CASE
     WHEN {_one_of(_COUNTED)} THEN effect_of_least
     ELSE '{RestartEffect.UNKNOWN}'
 END"""
+
+_FULL_EFFECT_SQL: Final = f"""IF(
+    {_one_of(_UNREAD)} OR NOT full_effect_of_most <=> full_effect_of_least,
+    '{RestartEffect.UNKNOWN}',
+    full_effect_of_most
+)"""
 
 _REASONS: Final[Mapping[RestartCode, str]] = {
     RestartCode.NOT_UNDERSTOOD: sentence_sql(reasons.QUARANTINED),
@@ -133,6 +140,7 @@ def restarted_partitions(  # noqa: PLR0913 - four tables and two options
             f"IF({_one_of(_UNREAD)}, NULL, least) AS in_sync_after",
             f"IF({_one_of((*_UNREAD, *_OFFLINE))} OR is_leaderless, NULL, min_isr) AS min_isr",
             f"{_EFFECT_SQL} AS effect",
+            f"{_FULL_EFFECT_SQL} AS effect_with_full_isr",
             f"CASE code {reasons_by_code} END AS reason",
             f"topic IN ({internal}) AS is_internal",
         )
@@ -190,17 +198,34 @@ def _with_min_isr(partitions: DataFrame, margin: int) -> DataFrame:
         f"CASE WHEN {{0}} < min_isr THEN '{RestartEffect.UNDER_MIN_ISR}' "
         f"WHEN {{0}} < needed THEN '{RestartEffect.BELOW_MARGIN}' END AS effect_of_{{0}}"
     )
-    default = "array_max(transform(may_lead, broker -> try_element_at(defaults, broker)))"
+    full_effect = (
+        f"CASE WHEN {{0}} <= 0 THEN '{RestartEffect.OFFLINE}' WHEN full_min_isr IS NULL THEN '{RestartEffect.UNKNOWN}' "
+        f"WHEN {{0}} < full_min_isr THEN '{RestartEffect.UNDER_MIN_ISR}' "
+        f"WHEN {{0}} < full_min_isr + {margin} THEN '{RestartEffect.BELOW_MARGIN}' END AS full_effect_of_{{1}}"
+    )
     return (
-        partitions.selectExpr("*", "filter(may_lead, broker -> NOT map_contains_key(defaults, broker)) AS silent")
+        partitions.selectExpr("*", f"{_SILENT.format('may_lead')} AS silent")
+        .selectExpr("*", f"{_min_isr_of('may_lead')} AS min_isr", f"{_min_isr_of('on_live')} AS full_min_isr")
+        .selectExpr("*", f"min_isr + {margin} AS needed")
         .selectExpr(
             "*",
-            f"""CASE
-                WHEN config IS NULL THEN NULL
-                WHEN map_contains_key(config, '{MIN_ISR}') THEN min_isr_override
-                WHEN size(silent) = 0 THEN {default}
-            END AS min_isr""",
+            effect.format("most"),
+            effect.format("least"),
+            full_effect.format("size(others)", "most"),
+            full_effect.format("size(array_except(others, array_except(live, eligible)))", "least"),
         )
-        .selectExpr("*", f"min_isr + {margin} AS needed")
-        .selectExpr("*", effect.format("most"), effect.format("least"))
     )
+
+
+_SILENT: Final = "filter({0}, broker -> NOT map_contains_key(defaults, broker))"
+"""SQL for the brokers of an array whose default min.insync.replicas is unknown."""
+
+
+def _min_isr_of(may_lead: str) -> str:
+    """Return SQL for the largest min.insync.replicas that a leader among these brokers may apply."""
+    return f"""CASE
+        WHEN config IS NULL THEN NULL
+        WHEN map_contains_key(config, '{MIN_ISR}') THEN min_isr_override
+        WHEN size({_SILENT.format(may_lead)}) = 0
+        THEN array_max(transform({may_lead}, broker -> try_element_at(defaults, broker)))
+    END"""

@@ -4,7 +4,6 @@ Everything is in one temporary folder and listens on 127.0.0.1 only; both are go
 so that there is something to move, and some leaders are not where they belong, so that there is something to balance.
 """
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,20 +17,22 @@ from confluent_kafka.cimpl import NewTopic
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port, is_free
+from tests.airflow import end_processes
 from tests.airflow.home import AIRFLOW, NO_AIRFLOW, prepare, variables
 
 PORT: Final = 8080
 BROKERS: Final = 4
 TOPIC: Final = "orders"
 REPLICAS: Final = [[0, 1], [1, 2], [2, 0], [0, 2], [1, 0], [2, 1]]
-EXIT_SECONDS: Final = 20
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> int:
-    """Start everything, and end it on Ctrl-C or SIGTERM; return an exit code."""
+    """Start everything, and end it on Ctrl-C, SIGTERM or SIGHUP; return an exit code."""
     if not AIRFLOW.exists():
         sys.stderr.write(f"{NO_AIRFLOW}\n")
         return 1
+    exit_on_signals()
     with EmbeddedCluster(BROKERS) as cluster, suppress(KeyboardInterrupt):
         _fill(cluster)
         home = cluster.folder / "airflow"
@@ -43,9 +44,15 @@ def main() -> int:
         sys.stderr.write("making Airflow's database\n")
         prepare(environment)
         sys.stderr.write(f"Airflow comes up at http://{LOOPBACK}:{port} within a minute; Ctrl-C ends it\n")
-        with _standalone(environment) as airflow:
+        with running([str(AIRFLOW), "standalone"], environment) as airflow:
             return airflow.wait()
     return 0
+
+
+def exit_on_signals() -> None:
+    """Let signals raise, so that `with` blocks clean up: SIGINT raises KeyboardInterrupt, the others SystemExit."""
+    for number in STOP_SIGNALS[1:]:
+        signal.signal(number, lambda received, _frame: sys.exit(128 + received))
 
 
 def _fill(cluster: EmbeddedCluster) -> None:
@@ -72,42 +79,26 @@ def _listening_on(port: int) -> dict[str, str]:
 
 
 @contextmanager
-def _standalone(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `airflow standalone` with all of its processes in a session of their own, and end that session."""
-    log = open(f"{environment['AIRFLOW_HOME']}/standalone.log", "wb")  # noqa: SIM115, PTH123 - as long as the process
-    airflow = subprocess.Popen(
-        [AIRFLOW, "standalone"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-    )
-    # a process that kills this one closes the pipe
+def running(program: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program, and end every process with its AIRFLOW_HOME afterwards, also if this process is killed."""
+    home = environment["AIRFLOW_HOME"]
+    # the pipe closes when this process ends for any reason
     watcher = subprocess.Popen(
-        ["/bin/sh", "-c", f"cat; kill -KILL -- -{airflow.pid}"],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        [sys.executable, "-I", "-S", end_processes.__file__, home], stdin=subprocess.PIPE, start_new_session=True
     )
+    environment = environment | {"SPT_NOENV": "1"}  # else setproctitle overwrites the environment in /proc
+    with open(f"{home}/standalone.log", "wb") as log:  # noqa: PTH123 - the home is text
+        started = subprocess.Popen(
+            program, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
     try:
-        yield airflow
+        yield started
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         sys.stderr.write("ending Airflow\n")
-        _end(airflow)
         watcher.communicate()
-        log.close()
-
-
-def _end(airflow: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, which Airflow's components heed, and SIGKILL for the remaining processes of its session."""
-    airflow.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        airflow.wait(EXIT_SECONDS)
-    with suppress(ProcessLookupError):
-        os.killpg(airflow.pid, signal.SIGKILL)
-    airflow.wait()
+        started.wait()
 
 
 if __name__ == "__main__":

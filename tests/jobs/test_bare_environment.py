@@ -110,6 +110,7 @@ def test_a_script_as_the_readme_shows_it_for_notebooks(
 ) -> None:
     """Its lines as they stand, by the Python that the wheel is installed for; broker 0 leads what broker 1 should."""
     warehouse.ensure_tables()
+    warehouse.append("snapshots", [{"snapshot_id": number} for number in (6, 7)])
     warehouse.append("topics", [{"topic": "t", "deletion_requested": False, "understood": True}])
     led = ([0, 1, 2], [1, 0, 2], [1, 2, 0])
     rows = [{**partition(replicas), "topic": "t", "partition": p, "leader": 0} for p, replicas in enumerate(led)]
@@ -126,6 +127,7 @@ def test_a_script_as_the_readme_shows_it_for_notebooks(
     figures = [dict(zip(header, row, strict=True)) for row in table]
     not_led = {row["broker_id"]: (row["not_led"], row["exceeds"]) for row in figures}
     assert not_led == {"0": ("0", "false"), "1": ("2", "true")}
+    assert {row["snapshot_id"] for row in figures} == {"7"}
     assert [file.name for file in folder.iterdir()] == ["imbalance.py"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -66,6 +67,39 @@ def test_each_kind_of_loss(surveyor: Surveyor, untouched: KafkaTree) -> None:
     assert untouched.dump() == before
 
 
+LOST_TOGETHER: Final = {
+    "0": ("broker 0", 0, 1),
+    "1,0": ("brokers 0+1", 2, 0),
+    "0,3": ("brokers 0+3", 1, 1),
+    "0,1,3": ("brokers 0+1+3", 3, 0),
+    "rack=a": ("rack a", 2, 0),
+    "0,9": ("broker 0", 0, 1),
+}
+"""What is lost together: its name, partitions that go offline, and leaders that move."""
+
+
+def test_brokers_lost_together(surveyor: Surveyor) -> None:
+    results = {lose: surveyor.json("whatif", "--lose", lose) for lose in LOST_TOGETHER}
+    columns = ("scenario", "newly_offline", "leaders_moved")
+    assert {
+        lose: tuple(result["rows"][0][name] for name in columns) for lose, result in results.items()
+    } == LOST_TOGETHER
+    assert {result["scenarios"] for result in results.values()} == {1}
+    assert (results["1,0"]["lose"], results["rack=a"]["lose"]) == ("0,1", "0,1")
+    assert results["0,9"]["warnings"] == ["broker 9 not live in snapshot 1: lost already"]
+    assert surveyor.rows("whatif", "lose") == []
+
+
+@pytest.mark.parametrize("lose", ["9", "8,9", "rack=x"])
+def test_nothing_to_lose_together(surveyor: Surveyor, lose: str) -> None:
+    ran = surveyor("whatif", "--lose", lose)
+    assert ran.code == 23
+    said = (
+        f"--lose {lose.replace(',', ', ')}: no such broker is live in snapshot 1; live are 0, 1, 2, 3, racks are a, b"
+    )
+    assert said in ran.stderr
+
+
 def test_a_drained_broker_leads_where_no_other_can(surveyor: Surveyor) -> None:
     surveyor.warehouse.replace("drained", [{"broker_id": 1, "mode": "admin", "plan_id": "p", "since": NOW}])
     rows = {row["scenario"]: row for row in surveyor.json("whatif", "--lose", "brokers=1")["rows"]}
@@ -94,12 +128,13 @@ def test_asked_again_is_kept_once(surveyor: Surveyor) -> None:
     assert kept == [*[(1, "brokers=1")] * 4, *[(1, "racks=1")] * 3, *[(2, "racks=1")] * 3]
 
 
-@pytest.mark.parametrize("lose", ["brokers=3", "racks=2", "pairs=1", "broker", "", "brokers"])
+@pytest.mark.parametrize("lose", ["brokers=3", "racks=2", "pairs=1", "broker", "", "brokers", "rack"])
 def test_what_cannot_be_lost(lose: str, tmp_path: Path) -> None:
     refused = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("whatif", "--lose", lose, "--json")
     assert refused.code == 2
     assert json.loads(refused.stdout)["error"] == (
-        f"--lose {lose!r}: expected brokers=1, racks=1 or pairs (the same as brokers=2)"
+        f"--lose {lose!r}: expected brokers=1, racks=1, pairs (the same as brokers=2), or what is lost together: "
+        "brokers as in 2,5, or a rack as in rack=a"
     )
 
 

@@ -1,9 +1,10 @@
 """Weights for the optimiser: bytes of one replica of each partition, from a file or from the table `sizes`.
 
-From the table, the largest current log of a partition's assigned replicas counts, leader or follower. A partition
-without a size counts as the mean of its topic, or of all partitions if its topic has none. Counting it as empty would
-be wrong: it fills brokers whether its size is known or not. The plan records a digest of the weights, so equal weights
-give the same plan id.
+From the table, the largest current log of a partition's assigned replicas counts, leader or follower. If the partition
+has moved since the sizes were taken, the largest log of its former replicas counts. A partition without a size counts
+as the mean of its topic, or of all partitions if its topic has none. Counting it as empty would be wrong: it fills
+brokers whether its size is known or not. The plan records a digest of the weights, so equal weights give the same plan
+id.
 """
 
 import csv
@@ -23,12 +24,14 @@ from msgspec.structs import asdict
 
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_decoding import read_text_file
+from jobs.core.units import format_duration
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.planning.planning_tables import PlanningTables
+from jobs.repositories.copy_volume import largest_logs
 from jobs.runtime.console import LogLine
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 from planner.placement.types import NO_BROKER, Ints, PlacementPartitions
-from schemas.text import MAX_PARTITIONS_NAMED
+from schemas.text import MAX_PARTITIONS_NAMED, pluralise
 
 UNKNOWN_SIZE: Final = -1
 """Weight of a partition without a size."""
@@ -120,14 +123,24 @@ def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
         "sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes", "taken_at"]
     )
     rows = rows_of(logs, cluster.names)
-    # NO_BROKER (-1) finds the last row, which is masked below
-    assigned = cluster.partitions.replicas[rows] == logs["broker_id"].to_numpy()[:, None]
-    counts = (rows != NO_BROKER) & assigned.any(axis=1)
-    if counts.any():
+    known = pa.array(rows != NO_BROKER)
+    logs, rows = logs.filter(known), rows[rows != NO_BROKER]
+    assigned = (cluster.partitions.replicas[rows] == logs["broker_id"].to_numpy()[:, None]).any(axis=1)
+    count = cluster.names.num_rows
+    if len(rows):
+        is_current = np.bincount(rows[assigned], minlength=count) > 0
+        counts = assigned | ~is_current[rows]
         taken = pc.min_max(logs["taken_at"].filter(pa.array(counts))).as_py()
-        times = f"from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
-        tables.log(f"surveyor: sizes taken {times}")
-    return _max_by_row(rows[counts], logs["bytes"].to_numpy()[counts], cluster.names.num_rows)
+        moved = len(np.unique(rows[~is_current[rows]]))
+        age = (tables.snapshot.taken_at - taken["min"]).total_seconds()
+        have = pluralise(moved, "partition has", "partitions have")
+        of_moved = f"; {have} moved since, and the size of a former replica counts" if moved else ""
+        tables.log(
+            f"surveyor: sizes taken from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
+            + (f", up to {format_duration(age)} before the snapshot" if age >= 1 else "")
+            + of_moved
+        )
+    return largest_logs(rows, assigned, logs["bytes"].to_numpy(), count)
 
 
 def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str, log: LogLine) -> Ints:

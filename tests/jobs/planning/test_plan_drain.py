@@ -1,6 +1,7 @@
 """`plan drain` and `plan undrain` on the command line: plans, refusals, console output, and marks in the table."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.repositories.drained_brokers import add
 from jobs.repositories.plans.repository import find_plan
+from schemas.enums import DrainMode
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held_controllership import commit_held
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -37,7 +39,12 @@ def test_demotion_has_two_waves(surveyor: Surveyor, tree: KafkaTree) -> None:
 
     lines = [line.strip() for line in planned.stdout.splitlines()]
     reorder = "drained: 1: order of replicas changes, no data moves"
-    assert lines[1:3] == ["by action: 3 reassign, 1 elect_preferred", "by topic: orders 4"]
+    assert lines[1:5] == [
+        "leaders per broker 1..1 → 1..2",
+        "largest share: broker 2 leads 2 of 3 (67 %)",
+        "by action: 3 reassign, 1 elect_preferred",
+        "by topic: orders 4",
+    ]
     assert lines[lines.index("wave 0: 3 changes") : -2] == [
         "wave 0: 3 changes",
         f"~ orders-0  replicas [0,1,2]→[0,2,1]  {reorder}",
@@ -48,6 +55,30 @@ def test_demotion_has_two_waves(surveyor: Surveyor, tree: KafkaTree) -> None:
     ]
     assert "4 of 4 changes are due" in dry.stdout
     assert (tree.dump(), surveyor.rows("drained", "broker_id"), surveyor.rows("commits", "plan_id")) == (before, [], [])
+
+
+@pytest.mark.parametrize("mode", DrainMode)
+def test_leaders_are_spread_over_replicas_in_sync(surveyor: Surveyor, tree: KafkaTree, mode: DrainMode) -> None:
+    """Of 9 leaders that broker 1 gives up, Kafka's order would give all to broker 2, which leads one already."""
+    tree.add_topic("many", {number: [1, 2, 0] for number in range(8)})
+    tree.write("/brokers/topics/many/partitions/7/state", _state(leader=1, isr=[2, 1]))
+    write_first_snapshot(surveyor)
+
+    drain = ("plan", "drain", "--brokers", "1", "--mode", mode.value)
+    planned, again = surveyor.json(*drain), surveyor.json(*drain)
+
+    changes = surveyor.warehouse.rows("changes")
+    leaders = {(row["topic"], row["partition"]): row["leader_after"] for row in changes if row["leader_after"] != 1}
+    assert Counter(leaders[name] for name in leaders if leaders[name] is not None) >= Counter({0: 4, 2: 4})
+    assert leaders["many", 7] == 2, "0 is not in sync"
+    assert planned["led_per_broker"] == [[1, 1], [5, 6]]
+    assert planned["largest_share"] == {"broker_id": 2, "leaders": 6, "partitions": 11}
+    assert planned["plan_id"] == again["plan_id"]
+
+
+def _state(leader: int, isr: list[int]) -> bytes:
+    state = {"controller_epoch": 1, "leader": leader, "version": 1, "leader_epoch": 5, "isr": isr}
+    return json.dumps(state).encode()
 
 
 def test_a_partition_with_a_pending_request_is_left_alone(surveyor: Surveyor, tree: KafkaTree) -> None:

@@ -188,16 +188,51 @@ def test_order(tree: KafkaTree, surveyor: Surveyor) -> None:
         (1, 5, None, "start", 0),
         (2, 1, "a", "restart", 0),
         (2, 4, "a", "restart", 0),
-        (3, 2, "b", "restart", 1),
-        (4, 3, "c", "restart", 1),
+        (3, 2, "b", "restart", 0),
+        (4, 3, "c", "restart", 0),
         (5, 0, "a", "restart", 0),
     ]
+    assert {row["broker_id"]: row["now"]["under_min_isr"] for row in result["rows"]} == {
+        5: 0,
+        1: 0,
+        4: 0,
+        2: 1,
+        3: 1,
+        0: 0,
+    }
+    assert "until broker 5 is back, a restart leaves more partitions under min ISR: brokers 2, 3" in result["warnings"]
     assert (result["waves"], result["down"], result["controller_id"]) == (5, [5], 0)
     checks = [row["check"] for row in result["rows"]]
     options = f"--zookeeper {tree.hosts} --warehouse {surveyor.folder}"
     assert checks[:2] == [None, f"surveyor whatif --restart 1,4 {options}"]
     assert tree.dump() == before
     assert not surveyor.folder.exists()
+
+
+def test_figures_while_a_broker_is_down(tree: KafkaTree, surveyor: Surveyor) -> None:
+    """Broker 3 is down: of 3 partitions that its end made the last in sync, one has no other replica."""
+    tree.add_topic("pairs", {0: [2, 3], 1: [2, 3], 2: [2]})
+    tree.write("/config/topics/pairs", encode_config({"min.insync.replicas": "1"}))
+    tree.unregister(3)
+    lead(tree, 0, [0, 2])
+    for number in (0, 1):
+        state = State(controller_epoch=7, leader=2, leader_epoch=6, isr=[2])
+        tree.client.set(state_path("pairs", number), encode_state(state))
+
+    order = surveyor.json("plan", "restarts")
+    steps = {row["broker_id"]: row for row in order["rows"]}
+    ran = surveyor("whatif", "--restart", "2")
+    whatif = surveyor("whatif", "--restart", "2", "--json").json
+
+    now = {"offline": 3, "under_min_isr": 2, "below_margin": 0, "unknown": 0}
+    full = {"offline": 1, "under_min_isr": 0, "below_margin": 0, "unknown": 0}
+    assert (steps[2]["now"], {name: steps[2][name] for name in full}) == (now, full)
+    assert ({name: whatif[name] for name in now}, whatif["with_full_isr"], whatif["down"]) == (now, full, [3])
+    assert steps[2]["reason"].endswith(
+        "; even with full ISRs: 1 offline; with the present ISRs: 3 offline, 2 under min ISR"
+    )
+    assert "with full ISRs, once broker 3 is back: 1 offline, 0 under min ISR, 0 below the margin" in ran.stdout
+    assert "restarting broker 2 is unsafe: 3 offline, 2 under min ISR, 0 below the margin, 0 unknown" in ran.stdout
 
 
 def test_order_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:

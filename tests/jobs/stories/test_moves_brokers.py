@@ -4,6 +4,7 @@ Producers with acks=all lose nothing. The last tests are about requests and conf
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from confluent_kafka.admin import AdminClient
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.repositories.actor import this_actor
+from jobs.repositories.plans.repository import find_plan
 from schemas.columns import TABLE_COLUMNS
 from schemas.znode_codecs import encode_config
+from tests.docs.blocks import page_path
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.planned_kafka import (
@@ -40,6 +43,8 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 BOTH = pytest.mark.parametrize("kafka", ["kraft", "zookeeper"], indirect=True)
 """For what no other story with ZooKeeper does."""
+CANCELLING = " ".join(page_path("reassigning.md").read_text().split())
+"""The page that says how a cancelled commit ends."""
 
 
 @pytest.fixture(scope="module", params=["kraft", pytest.param("zookeeper", marks=pytest.mark.repeat)])
@@ -149,11 +154,29 @@ def test_a_plan_is_cancelled_while_its_commit_waits(kafka: PlannedKafka, tmp_pat
     assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
     assert (kafka.surveyor.warehouse.rows("throttles"), kafka.lease_holder()) == ([], None)
     assert commit.returncode == 1
+    assert f"It ends with exit code {commit.returncode} and also reports" in CANCELLING
     said = " ".join((stdout + stderr).split())
     assert f"was cancelled by {this_actor().user} at 20" in said
     assert "while it was committed; 1 of 1 were turned back, 0 are as planned" in said
     assert "see what is due now, and plan again" in said
     assert "surveyor commit" not in said
+
+
+def test_a_plan_is_cancelled_while_its_commit_has_another_wave(kafka: PlannedKafka, tmp_path: Path) -> None:
+    kafka.create({"waved": [[1, 2], [1, 2]]})
+    kafka.fill("waved", 10)
+    goals = [("waved", number, [1, 2, 3]) for number in (0, 1)]
+    kafka.plan("waved", "reassign", *kafka.targets(tmp_path, *goals), "--max-moves-per-broker", "1")
+    commit = kafka.process("commit", "waved", *APPLY, "--wait", "--throttle", SLOW)
+    try:
+        assert eventually(lambda: bool(kafka.moving()))
+        kafka.surveyor.json("cancel", "waved", *APPLY)
+        _, stderr = commit.communicate(timeout=90)
+    finally:
+        commit.kill()
+    assert (commit.returncode, kafka.replicas("waved")) == (23, {0: [1, 2], 1: [1, 2]}), stderr
+    assert f"or with exit code {commit.returncode} if a wave" in CANCELLING
+    assert f"was cancelled by {this_actor().user} at 20" in stderr
 
 
 @BOTH
@@ -209,14 +232,19 @@ def test_preferred_leaders_are_elected(kafka: PlannedKafka, tmp_path: Path) -> N
 
 def test_a_drain_outlasts_a_restart_and_is_undone(kafka: PlannedKafka) -> None:
     before = {0: [1, 2], 1: [2, 1], 2: [1, 3]}
-    kafka.create({"drain": [*before.values()]})
-    kafka.plan("drain", "drain", "--brokers", "1")
+    kafka.create({"drain": [*before.values()], "spread": [[1, 2, 3]] * 16})
+    plan = kafka.plan("drain", "drain", "--brokers", "1")
+    share = find_plan(kafka.surveyor.warehouse, plan).options["figures"]["largest_share"]
     with Traffic(kafka.cluster.bootstrap, "drain") as traffic:
         committed(kafka.surveyor("commit", "drain", *APPLY, "--wait", "--json"))
         drained = {0: [2, 1], 1: [2, 1], 2: [3, 1]}
         assert eventually(lambda: kafka.replicas("drain") == drained)
         assert eventually(lambda: kafka.leaders("drain") == {0: 2, 1: 2, 2: 3})
         assert kafka.surveyor.json("verify", "drain")["is_complete"]
+        assert set(kafka.leaders("spread").values()) == {2, 3}, "Kafka's own order gives all to broker 2"
+        led = Counter(leader for topic in kafka.topics_in_snapshot() for leader in kafka.leaders(topic).values())
+        assert max(led.values()) == led[share["broker_id"]] == share["leaders"]
+        assert led.total() == share["partitions"]
         kafka.brokers[1].restart()
         assert eventually(lambda: kafka.is_in_sync("drain"))
         assert (kafka.leaders("drain"), kafka.replicas("drain")) == ({0: 2, 1: 2, 2: 3}, drained)

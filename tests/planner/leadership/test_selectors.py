@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import with_live_brokers
@@ -13,19 +13,14 @@ from planner.leadership import selectors
 from schemas.enums import NO_LEADER
 from schemas.rows import Row
 from tests.planner.frames import RuleInput, as_rows, by_partition, partition_row
-from tests.planner.rule_inputs import BATCHES, BROKERS, all_small_partitions, rule_inputs
+from tests.planner.rule_inputs import BATCHES, all_small_partitions, rule_inputs
 
 LIVE: Final = frozenset({1, 2, 3, 5})
 OPAQUE: Final = frozenset({4})
-"""A registered broker that is not understood. Brokers 7 to 9 are dead; 3 and 5 shut down."""
-LEAVING: Final = [3, 5]
+"""A registered broker that is not understood. Brokers 7 to 9 are dead."""
 
 Choice = tuple[int, list[int]] | None
 Selector = Callable[[DataFrame], DataFrame]
-
-
-def _ids(some: list[int]) -> Column:
-    return F.array(*map(F.lit, some)).cast("array<int>")
 
 
 def _unclean(rows: DataFrame) -> DataFrame:
@@ -34,13 +29,11 @@ def _unclean(rows: DataFrame) -> DataFrame:
     return elected.withColumns({name: F.when(F.col("unclean"), F.col(name)) for name in selectors.RESULT})
 
 
-def _all(leaving: list[int]) -> dict[str, Selector]:
-    return {
-        "clean": lambda rows: selectors.offline(rows, F.lit(False)),
-        "unclean": _unclean,
-        "preferred": selectors.preferred,
-        "shutdown": lambda rows: selectors.controlled_shutdown(rows, _ids(leaving)),
-    }
+SELECTORS: Final[dict[str, Selector]] = {
+    "clean": lambda rows: selectors.offline(rows, F.lit(False)),
+    "unclean": _unclean,
+    "preferred": selectors.preferred,
+}
 
 
 # selector, replicas, leader, ISR -> leader and ISR, None for no leader
@@ -65,18 +58,11 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] 
     ("preferred", [1, 2], 2, [2], None),
     ("preferred", [7, 2], 2, [2, 7], None),
     ("preferred", [4, 2], 2, [2, 4], None),
-    # controlled shutdown: never a broker that shuts down, and all of them leave the ISR
-    ("shutdown", [3, 5, 1, 2], 3, [5, 3, 2, 1], (1, [2, 1])),
-    ("shutdown", [3, 1], 3, [3, 7, 1], (1, [7, 1])),
-    ("shutdown", [3, 5], 3, [3, 5], None),
-    ("shutdown", [3, 1, 5], 3, [3], None),
-    ("shutdown", [3, 4], 3, [3, 4], None),
-    ("shutdown", [3, 7], 3, [3, 7], None),
 ]
 
 
 def _chosen(
-    spark: SparkSession, rule_input: RuleInput, some: Mapping[str, Selector]
+    spark: SparkSession, rule_input: RuleInput, some: Mapping[str, Selector] = SELECTORS
 ) -> dict[str, dict[int, tuple[Any, ...]]]:
     """Apply every selector to each partition in one job, as none reads what another adds."""
     partitions, _, brokers = rule_input.frames(spark)
@@ -90,44 +76,35 @@ def _chosen(
 
 def test_each_case_by_hand(spark: SparkSession) -> None:
     rows = [partition_row(replicas, leader, isr, partition=n) for n, (_, replicas, leader, isr, _) in enumerate(CASES)]
-    chosen = _chosen(spark, RuleInput(rows, live=LIVE, opaque=OPAQUE), _all(LEAVING))
+    chosen = _chosen(spark, RuleInput(rows, live=LIVE, opaque=OPAQUE))
     expected = [(None, None, None) if choice is None else (*choice, 6) for *_, choice in CASES]
     assert [chosen[name][number] for number, (name, *_) in enumerate(CASES)] == expected
 
 
-def test_controlled_shutdown_example(spark: SparkSession) -> None:
-    """The new ISR is the old one without the brokers that shut down, and the new leader is in it."""
-    rule_input = RuleInput([partition_row([0, 1, 2], 0, [0, 1, 2])], live=frozenset(range(3)))
-    chosen = _chosen(spark, rule_input, _all([0]))
-    assert chosen["shutdown"] == {0: (1, [1, 2], 6)}
-
-
-def _by_hand(row: Row, rule_input: RuleInput, leaving: list[int]) -> Mapping[str, Choice]:
+def _by_hand(row: Row, rule_input: RuleInput) -> Mapping[str, Choice]:
     """`Election.scala`, one partition at a time."""
     replicas, isr = row["replicas"], row["isr"]
     if isr is None:
-        return dict.fromkeys(_all([]))
+        return dict.fromkeys(SELECTORS)
     candidates = {
         "clean": [r for r in replicas if r in isr],
         "unclean": [] if set(isr) & set(replicas) & rule_input.registered else replicas,
         "preferred": [r for r in replicas[:1] if r in isr],
-        "shutdown": [r for r in replicas if r in isr and r not in leaving],
     }
     leaders = {name: next((r for r in some if r in rule_input.live), None) for name, some in candidates.items()}
     isrs = {
         "clean": [r for r in isr if r in rule_input.registered],
         "unclean": [leaders["unclean"]],
         "preferred": isr,
-        "shutdown": [r for r in isr if r not in leaving],
     }
     return {name: None if leader is None else (leader, isrs[name]) for name, leader in leaders.items()}
 
 
-def _compare(spark: SparkSession, rule_input: RuleInput, leaving: list[int]) -> None:
+def _compare(spark: SparkSession, rule_input: RuleInput) -> None:
     """Each selector agrees with the oracle; its leader is live and in a non-empty ISR, at the next epoch."""
     rows = {row["partition"]: row for row in rule_input.partitions}
-    for name, choices in _chosen(spark, rule_input, _all(leaving)).items():
-        expected = {number: _by_hand(row, rule_input, leaving)[name] for number, row in rows.items()}
+    for name, choices in _chosen(spark, rule_input).items():
+        expected = {number: _by_hand(row, rule_input)[name] for number, row in rows.items()}
         results = {number: None if leader is None else (leader, isr) for number, (leader, isr, _) in choices.items()}
         assert results == expected, name
         elected = {number: choice for number, choice in choices.items() if choice[0] is not None}
@@ -136,13 +113,13 @@ def _compare(spark: SparkSession, rule_input: RuleInput, leaving: list[int]) -> 
 
 
 @BATCHES
-@given(rule_inputs(), st.lists(st.sampled_from(BROKERS), max_size=4, unique=True))
-def test_against_the_oracle(spark: SparkSession, rule_input: RuleInput, leaving: list[int]) -> None:
-    _compare(spark, rule_input, leaving)
+@given(rule_inputs())
+def test_against_the_oracle(spark: SparkSession, rule_input: RuleInput) -> None:
+    _compare(spark, rule_input)
 
 
 def test_against_the_oracle_with_every_small_partition(spark: SparkSession) -> None:
-    _compare(spark, all_small_partitions(), [1, 3])
+    _compare(spark, all_small_partitions())
 
 
 @BATCHES
@@ -157,7 +134,7 @@ def test_unclean_never_passes_over_a_clean_candidate(
     by_number = {number: row for (_, number), row in by_partition(offline).items()}
     expected = {}
     for row in rule_input.partitions:
-        choices = _by_hand(row, rule_input, [])
+        choices = _by_hand(row, rule_input)
         chosen = choices["clean"] or (choices["unclean"] if allowed else None)
         expected[row["partition"]] = (chosen, choices["clean"] is None and chosen is not None)
     assert {

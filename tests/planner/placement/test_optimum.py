@@ -1,15 +1,16 @@
 """The optimiser and the exact optimum of small clusters: fewest copies, then evenness; replicas and leaders."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Final
 
 import numpy as np
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.solve import place
+from planner.placement.solve import place, spread_leaders
 from planner.placement.types import NO_BROKER, PlacementBrokers, PlacementError, PlacementGoal, PlacementPartitions
-from tests.planner.placement.clusters import QUESTIONS, Case, cases
+from tests.planner.placement.clusters import QUESTIONS, Case, cases, padded
 from tests.planner.placement.placement_oracle import choices, cost, is_held, loads, optimum, recipients, spread, squares
 
 MANY: Final = settings(max_examples=60)
@@ -118,3 +119,19 @@ def test_rebalance_within_a_budget_is_even(case: Case) -> None:
         assert placement.copies <= most
         reached = [_uneven(loads(case, placement.replicas)), placement.copies]
         assert reached == optimum(options or [], recipients(case), squares, cost, most=most)
+
+
+@MANY
+@given(st.lists(st.tuples(st.integers(1, 5), st.sets(st.integers(1, 4), max_size=3).map(sorted)), max_size=6))
+def test_drained_leaders_become_as_even_as_their_candidates_allow(rows: list[tuple[int, list[int]]]) -> None:
+    """Broker 5 may not lead; a row is a leader and the candidates for it, none if the leader stays."""
+    names = np.arange(len(rows)) // 2, np.arange(len(rows)) % 2
+    able = np.array([1, 2, 3, 4])
+    leaders = np.array([leader for leader, _ in rows], dtype=np.int64)
+    after = spread_leaders(names, leaders, padded([some or [NO_BROKER] for _, some in rows]), able).tolist()
+    choices_of_rows = [some or [leader] for leader, some in rows]
+    assert all(leader in some for leader, some in zip(after, choices_of_rows, strict=True))
+    everything = [_uneven([chosen.count(broker) for broker in able]) for chosen in product(*choices_of_rows)]
+    assert _uneven([after.count(broker) for broker in able]) == min(everything)
+    highest = min(max(chosen.count(broker) for broker in able) for chosen in product(*choices_of_rows))
+    assert max(after.count(broker) for broker in able) == highest

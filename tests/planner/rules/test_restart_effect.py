@@ -84,6 +84,31 @@ def test_examples(case: tuple[PartitionInfo, set[int], int, tuple[RestartEffect,
     assert (None if effect is None else (effect.effect, effect.code)) == expected
 
 
+FULL_CASES = {
+    "a dead member of the ISR": (partition([1, 2, 9], 1, [1, 2, 9]), {1}, 0, (UNDER, None)),
+    "the other one is down": (partition([1, 9], 1, [1]), {1}, 0, (OFFLINE, UNDER)),
+    "the others are down": (partition([1, 8, 9], 1, [1]), {1}, 1, (OFFLINE, BELOW)),
+    "last in sync": (partition([1, 2, 3], 1, [1]), {1}, 0, (OFFLINE, None)),
+    "only replica": (partition([1], 1, [1]), {1}, 0, (OFFLINE, OFFLINE)),
+    "offline now": (partition([1, 2, 9], 9, [9]), {1}, 0, (OFFLINE, None)),
+    "two at once": (partition([1, 2, 3], 1, [1, 2, 3]), {1, 2}, 0, (UNDER, UNDER)),
+    "an opaque one is down": (partition([1, 2, 5], 1, [1, 2]), {2}, 0, (UNDER, UNKNOWN)),
+    "no state": (partition([1, 2, 3], None, None), {1}, 0, (UNKNOWN, UNKNOWN)),
+}
+"""The effect with the present ISR, and with a full one."""
+
+
+@pytest.mark.parametrize("case", FULL_CASES.values(), ids=FULL_CASES)
+def test_the_effect_with_a_full_isr(
+    case: tuple[PartitionInfo, set[int], int, tuple[RestartEffect, RestartEffect | None]],
+) -> None:
+    row, restarting, margin, expected = case
+    brokers = BrokerSets.of({1: True, 2: True, 3: True, 4: True, 5: False}, {})
+    effect = restart_effect(row, TOPIC, brokers, DEFAULTS, restarting=frozenset(restarting), margin=margin)
+    assert effect is not None
+    assert (effect.effect, effect.effect_with_full_isr) == expected
+
+
 def by_defaults(**values: str) -> RestartedPartition | None:
     """The effect of a restart of broker 1, which leads, where brokers have these min.insync.replicas."""
     row, topic = partition([1, 2, 3], 1, [1, 2, 3]), TopicInfo(topic="t", topic_version=0, config={})
@@ -203,4 +228,22 @@ def test_what_steps_hurt() -> None:
         (2, {UNDER: 3, UNKNOWN: 2}),
         (3, {UNKNOWN: 2}),
     ]
+    assert all(step.harmed_now == step.harmed for step in steps)
     assert steps == restart_order(needs, {3: None, 2: "b", 1: "a"}, [], None)
+
+
+def test_steps_with_the_present_isrs_and_with_full_ones() -> None:
+    """Broker 3 is down, and 2 lags in some partitions."""
+    replicas = frozenset({1, 2, 3})
+    needs = {
+        InSyncNeed(replicas, 2, frozenset({1, 2})): 18,
+        InSyncNeed(replicas, 2, frozenset({1})): 5,
+        InSyncNeed(frozenset({1, 3}), 1, frozenset({1})): 4,
+        InSyncNeed(frozenset({1}), 1): 2,
+    }
+    steps = restart_order(needs, {1: "a", 2: "b", 3: "c"}, [3], None)
+    assert [(step.broker_id, step.harmed, step.harmed_now) for step in steps] == [
+        (3, {}, {}),
+        (1, {OFFLINE: 2}, {OFFLINE: 11, UNDER: 18}),
+        (2, {}, {UNDER: 23}),
+    ]

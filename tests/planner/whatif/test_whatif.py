@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from planner.columns.broker_sets import with_drained
 from planner.columns.numpy_rules import lost_partitions
-from planner.whatif.impact import whatif
+from planner.whatif.impact import BrokersLost, whatif
 from schemas.enums import NO_LEADER, FailureScenario
 from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
@@ -32,12 +32,15 @@ from tests.planner.rule_inputs import BROKERS as BROKER_IDS
 from tests.planner.whatif import whatif_oracle
 
 Racks = Mapping[int, str | None]
+Loss = FailureScenario | BrokersLost
+
+TOGETHER: Final = BrokersLost("brokers 0+1+2", [0, 1, 2])
 
 RACKS: Final[Racks] = {0: "a", 1: "a", 2: "b"}
 
 
 def _whatif(
-    spark: SparkSession, rule_input: RuleInput, lose: FailureScenario, racks: Racks = RACKS, drained: Sequence[int] = ()
+    spark: SparkSession, rule_input: RuleInput, lose: Loss, racks: Racks = RACKS, drained: Sequence[int] = ()
 ) -> DataFrame:
     registered = sorted(rule_input.registered)
     brokers = [broker_row(b, understood=b in rule_input.live, rack=racks.get(b)) for b in registered]
@@ -238,12 +241,12 @@ def test_what_is_left_out_is_counted(spark: SparkSession) -> None:
     assert {row["not_judged"] for lose in FailureScenario for row in as_rows(_whatif(spark, rule_input, lose))} == {2}
 
 
-def _by_brute_force(rule_input: RuleInput, racks: Racks, lose: FailureScenario) -> dict[str, Row]:
+def _by_brute_force(rule_input: RuleInput, racks: Racks, lose: Loss) -> dict[str, Row]:
     played = whatif_oracle.scenarios(rule_input, racks, lose)
     return {scenario: whatif_oracle.costs(rule_input, lost) for scenario, lost in played.items()}
 
 
-def _by_scenario(spark: SparkSession, rule_input: RuleInput, racks: Racks, lose: FailureScenario) -> dict[str, Row]:
+def _by_scenario(spark: SparkSession, rule_input: RuleInput, racks: Racks, lose: Loss) -> dict[str, Row]:
     rows = as_rows(_whatif(spark, rule_input, lose, racks))
     same = ("cluster", "snapshot_id", "lose", "scenario")
     by_scenario = {row["scenario"]: {name: row[name] for name in row if name not in same} for row in rows}
@@ -259,24 +262,22 @@ def _badness(row: Row) -> tuple[int, int, float, list[int]]:
 _racks: Final = st.fixed_dictionaries({broker: st.sampled_from(["a", "b", None]) for broker in BROKER_IDS})
 
 
-@pytest.mark.parametrize("lose", FailureScenario)
+@pytest.mark.parametrize("lose", [*FailureScenario, TOGETHER])
 @BATCHES
 @given(rule_inputs(), _racks)
-def test_every_scenario_played(spark: SparkSession, lose: FailureScenario, rule_input: RuleInput, racks: Racks) -> None:
+def test_every_scenario_played(spark: SparkSession, lose: Loss, rule_input: RuleInput, racks: Racks) -> None:
     assert _by_scenario(spark, rule_input, racks, lose) == _by_brute_force(rule_input, racks, lose)
 
 
-@pytest.mark.parametrize("lose", FailureScenario)
-def test_every_small_partition(spark: SparkSession, lose: FailureScenario) -> None:
+@pytest.mark.parametrize("lose", [*FailureScenario, TOGETHER])
+def test_every_small_partition(spark: SparkSession, lose: Loss) -> None:
     rule_input = all_small_partitions()
     assert _by_scenario(spark, rule_input, RACKS, lose) == _by_brute_force(rule_input, RACKS, lose)
 
 
-@pytest.mark.parametrize("lose", FailureScenario)
+@pytest.mark.parametrize("lose", [*FailureScenario, TOGETHER])
 @pytest.mark.parametrize("drained", [(), (1, 2)])
-def test_partitions_are_named_that_are_counted(
-    spark: SparkSession, lose: FailureScenario, drained: tuple[int, ...]
-) -> None:
+def test_partitions_are_named_that_are_counted(spark: SparkSession, lose: Loss, drained: tuple[int, ...]) -> None:
     """Compares the rule on arrays with the one on Spark, scenario by scenario."""
     rule_input = _rule_input(*(case[1] for case in CASES), opaque=[7])
     arrays = arrays_of(rule_input)

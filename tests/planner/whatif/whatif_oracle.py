@@ -5,15 +5,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 
+from planner.whatif.impact import BrokersLost
 from schemas.enums import FailureScenario
 from schemas.rows import Row
 from tests.planner.frames import RuleInput
 from tests.planner.oracle import DELETED, offline_election
 
 
-def scenarios(rule_input: RuleInput, racks: Mapping[int, str | None], lose: FailureScenario) -> dict[str, list[int]]:
+def scenarios(
+    rule_input: RuleInput, racks: Mapping[int, str | None], lose: FailureScenario | BrokersLost
+) -> dict[str, list[int]]:
     """Return the brokers lost in each scenario."""
     brokers = sorted(rule_input.registered)
+    if isinstance(lose, BrokersLost):
+        lost_together = [broker for broker in brokers if broker in lose.broker_ids]
+        return {lose.name: lost_together} if lost_together else {}
     if lose is FailureScenario.PAIRS:
         return {f"brokers {one}+{other}": [one, other] for one, other in combinations(brokers, 2)}
     if lose is FailureScenario.BROKERS:

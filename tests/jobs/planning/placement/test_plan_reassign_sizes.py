@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -122,6 +123,21 @@ def test_table_counts_the_largest_log_that_belongs_there(surveyor: Surveyor) -> 
     ran = surveyor("plan", "reassign", "--rebalance", "--by-size", "--json")
     assert ran.json["bytes_per_broker"][0] == [100, 1200]
     assert "sizes taken from 2026-11-21 12:00:00 to 2026-11-21 12:00:00 UTC" in ran.stderr
+
+
+def test_a_partition_that_has_moved_keeps_its_size(surveyor: Surveyor) -> None:
+    """The table has only logs of its former replicas: the largest of them counts, for balance and for copied bytes."""
+    left = {"topic": "big", "partition": 0, "taken_at": NOW - timedelta(hours=3)}
+    others = {key: size for key, size in SIZES.items() if key != ("big", 0)}
+    former = [{**left, "broker_id": 9, "bytes": SIZES["big", 0]}, {**left, "broker_id": 9, "log_dir": "/b", "bytes": 5}]
+    _fill(surveyor.warehouse, others, *former)
+    ran = surveyor("plan", "reassign", "--remove-brokers", "0", "--by-size", "--json")
+    assert (ran.json["sizes"]["known"], ran.json["sizes"]["assumed"]) == (6, 0)
+    assert (ran.json["moves"], ran.json["moves_bytes"]) == (3, 1200)
+    assert "sizes taken from 2026-11-21 09:00:00 to 2026-11-21 12:00:00 UTC" in ran.stderr
+    assert "; 1 partition has moved since, and the size of a former replica counts" in ran.stderr
+    shown = surveyor("show", "plan", ran.json["plan_id"], "--json").json
+    assert (shown["copies"]["bytes"], shown["copies"]["unknown"]) == (1200, 0)
 
 
 def test_unknown_size_counts_as_the_topic_mean(surveyor: Surveyor, tmp_path: Path) -> None:
