@@ -89,9 +89,9 @@ def check_before_commit(
         if selected_mode is Mode.BATCH:
             refuse_take_over(state.zookeeper_state, settings.conf.controller_id)
             refuse_unreachable(state.zookeeper_state, settings.listener)
-            pending, outcomes = Preconditions.of(plan, state.zookeeper_state.live, state.deleting).judge(
-                plan.changes, reader.read_partitions([change.key for change in plan.changes])
-            )
+            pending, outcomes = Preconditions.in_batch_mode(
+                plan, plan.changes, state.zookeeper_state.live, state.deleting
+            ).judge(plan.changes, reader.read_partitions([change.key for change in plan.changes]))
             refuse_too_large(reader.zookeeper_client, plan, pending)
         else:
             pending, outcomes = evaluate_waves(
