@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
+from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.plan import Plan, RowOutcome
-from schemas.rows import Change, Key, Place
+from schemas.rows import Change, ChangeSummary, Key, Place
 from schemas.znode_codecs import MalformedZnodeError
 
 BrokersByChange = Mapping[Place | None, Sequence[int]]
@@ -48,19 +49,28 @@ class Preconditions:
     live_for_others: BrokersByChange = field(default_factory=dict)
     dead_for_others: BrokersByChange = field(default_factory=dict)
     """Brokers that a change requires to be live or dead because of other changes, as `required_by_others`."""
+    since: BrokersSincePlan = UNCHANGED
+    """Racks and drains, as far as they were compared; a commit does that once, before its first write or request."""
 
     @classmethod
     def in_batch_mode(
-        cls, plan: Plan, changes: Sequence[Change], live: Mapping[int, int], deleting: Collection[str]
+        cls,
+        plan: Plan,
+        changes: Sequence[Change],
+        live: Mapping[int, int],
+        deleting: Collection[str],
+        since: BrokersSincePlan = UNCHANGED,
     ) -> "Preconditions":
         """Return the preconditions of some changes of a plan; `live` has the broker epochs."""
         planned_epochs = {broker.broker_id: broker.broker_epoch for broker in plan.row.brokers}
         restarted = {broker for broker, epoch in live.items() if epoch != planned_epochs.get(broker)}
-        return cls(live, frozenset(deleting), restarted, *required_by_others(changes))
+        return cls(live, frozenset(deleting), restarted, *required_by_others(changes), since)
 
     @classmethod
-    def in_admin_mode(cls, changes: Sequence[Change], current: CurrentState) -> "Preconditions":
-        return cls(current.live, current.deleting, (), *required_by_others(changes))
+    def in_admin_mode(
+        cls, changes: Sequence[Change], current: CurrentState, since: BrokersSincePlan = UNCHANGED
+    ) -> "Preconditions":
+        return cls(current.live, current.deleting, (), *required_by_others(changes), since)
 
     def still_hold(self, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
         """Judge changes by brokers and deletions only."""
@@ -85,7 +95,7 @@ class Preconditions:
         reason = topic_moved(change, topic) or self.broken(change, is_begun=is_begun) or _state_moved(change, partition)
         return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
-    def broken(self, change: Change, *, is_begun: bool = False) -> str | None:
+    def broken(self, change: ChangeSummary, *, is_begun: bool = False) -> str | None:
         """Return the precondition of a change that no longer holds, None if all hold.
 
         `is_begun`: the topic or partition that it creates exists already, so the rest is created as far as possible.
@@ -100,7 +110,7 @@ class Preconditions:
                 return reasons.BROKER_RESTARTED.render(broker=broker)
         dead = (*change.requires_dead, *self.dead_for_others.get(place, ()))
         back = [broker for broker in dead if broker in self.live]
-        return reasons.BROKER_BACK.render(broker=back[0]) if back else None
+        return reasons.BROKER_BACK.render(broker=back[0]) if back else self.since.unsuitable(change)
 
 
 ENDS_REASSIGNMENT: Final = frozenset({Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT})

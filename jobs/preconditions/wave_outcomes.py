@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from jobs.preconditions.admin_changes import judge_for_admin
+from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
 from jobs.preconditions.changes import Preconditions, is_other_topic, other_topic_reason
 from jobs.preconditions.planned_registrations import (
     NO_REGISTRATIONS,
@@ -40,7 +41,10 @@ def by_wave(rows: Iterable[R]) -> Iterator[list[R]]:
 
 
 def evaluate_waves(
-    changes: Sequence[Change], current: CurrentState, registrations: PlannedRegistrations = NO_REGISTRATIONS
+    changes: Sequence[Change],
+    current: CurrentState,
+    registrations: PlannedRegistrations = NO_REGISTRATIONS,
+    since: BrokersSincePlan = UNCHANGED,
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Return the pending changes and the outcomes of the others.
 
@@ -52,7 +56,7 @@ def evaluate_waves(
     outcomes: list[RowOutcome] = []
     reached_wave: dict[Key, int] = {}
     busy: set[Key] = set()
-    preconditions = Preconditions.in_admin_mode(changes, current)
+    preconditions = Preconditions.in_admin_mode(changes, current, since)
     for wave in by_wave(changes):
         pending_in_wave, outcomes_of_wave = judge_for_admin(
             [change for change in wave if change.key not in busy], current, registrations, preconditions

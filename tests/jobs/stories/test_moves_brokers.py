@@ -261,8 +261,19 @@ def test_what_needs_a_dead_broker_is_not_requested(kafka: PlannedKafka, tmp_path
     assert (kafka.replicas("to-dead"), list(kafka.replicas("grows"))) == ({0: [1, 2]}, [0])
     assert kafka.partitions("led-by-dead")[0][:2] == (1, [3, 1])
     assert "new" not in kafka.admin.list_topics(timeout=20).topics
-    ran = kafka.surveyor("commit", "empty-3", *APPLY)
-    assert (ran.code, "stale: led-by-dead-0: broker 3 is live again" in ran.stdout) == (21, True), ran
+    status = kafka.surveyor.json("status")
+    (waiting,) = (row for row in status["uncommitted_plans"] if "empty-3" in row["what"])
+    assert "1 change; broker 3 is live again: 1 of 1 change assumes otherwise" in waiting["what"]
+    assert [row for row in status["due"] if "empty-3" in row["what"]] == []
+    ran = kafka.surveyor("commit", "empty-3")
+    assert (ran.code, "stale: led-by-dead-0: broker 3 is live again" in ran.stdout) == (0, True), ran
+    again = "plan again on a new snapshot: surveyor plan reassign --remove-brokers 3 --topics led-by-dead --refresh"
+    assert again in ran.stdout
+    assert "discard it: surveyor cancel empty-3 --apply" in ran.stdout
+    assert kafka.surveyor("commit", "empty-3", *APPLY).code == 21
+    kafka.snapshot()
+    assert "broker 3 is live again: 1 of 1 change assumes otherwise" in kafka.surveyor("show", "plan", "empty-3").stdout
+    assert kafka.surveyor.json("cancel", "empty-3", *APPLY)["status"] == "cancelled"
     kafka.plan("empty-3-anyway", "reassign", "--remove-brokers", "3", "--topics", "led-by-dead", "--refresh")
     committed(kafka.surveyor("commit", "empty-3-anyway", *APPLY, "--wait", "--json"))
     assert 3 not in kafka.replicas("led-by-dead")[0]
