@@ -328,7 +328,7 @@ CHANGES: Final = _table(
     Column(
         "requires_live",
         BROKER_IDS,
-        "precondition: brokers that must still be live at commit, with the same registration",
+        "precondition: brokers that must still be live at commit; in batch mode with the same registration",
     ),
     Column("requires_dead", BROKER_IDS, "precondition: brokers that must still not be live at commit"),
     Column("reason", STRING, "why the change is made"),

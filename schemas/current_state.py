@@ -163,6 +163,8 @@ class CurrentState:
     """Requested reassignments; none if the request cannot be decoded."""
     live: frozenset[int]
     """Registered brokers, including those that cannot be decoded."""
+    deleting: frozenset[str] = frozenset()
+    """Topics queued for deletion."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -497,7 +497,13 @@ class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
     isr_before: Brokers | None = None
     isr_after: Brokers
     requires_live: Brokers
+    requires_dead: Brokers
     reason: str
+
+    @property
+    def place(self) -> Place:
+        """Identifies the change within its plan."""
+        return self.wave, self.topic, self.partition, self.action
 
     @property
     def name(self) -> str:
@@ -523,7 +529,6 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
     is_new: bool
     leader_and_isr_to: Brokers
     stop_replica_to: Brokers | None = None
-    requires_dead: Brokers
     cluster: str = ""
     plan_id: str = ""
 
@@ -550,11 +555,6 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
     def topic_znode_version(self) -> int:
         """The version that a write to the topic's znode checks; raise ValueError if it is unknown, as in KRaft."""
         return _version(self, "topic", self.topic_version)
-
-    @property
-    def place(self) -> Place:
-        """Identifies the change within its plan."""
-        return self.wave, self.topic, self.partition, self.action
 
     def state_after(self, controller_epoch: int) -> State:
         """Return the state that this change writes, by the controller of that epoch; for batch mode only.

@@ -56,6 +56,8 @@ class ClusterSituation:
     """For each broker that is gone: when the first snapshot was taken that misses it."""
     vanished: VanishedTopics | None = None
     """The topics of an earlier snapshot, if most of them are gone."""
+    assumptions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Assumptions of open plans, by plan id, that no longer hold."""
     names: MetadataNames = IN_ZOOKEEPER
     """How messages name what was read."""
 
@@ -77,6 +79,20 @@ class ClusterSituation:
     def is_fresh(self, plan: PlanRecord) -> bool:
         """Return whether a commit would still accept the plan."""
         return -MAX_PLAN_FROM_FUTURE_SECONDS <= self._since(plan.created_at) <= self.max_plan_age
+
+    @property
+    def begun(self) -> list[PlanRecord]:
+        """Plans whose commit has begun and is not complete, the newest last."""
+        return [plan for plan in self.warehouse_status.plans if _is_begun(plan)]
+
+    @property
+    def uncommitted(self) -> list[PlanRecord]:
+        """Plans on the newest snapshot that no commit has begun with, the newest last."""
+        return [plan for plan in self.warehouse_status.plans if not _is_begun(plan) and _is_committable(self, plan)]
+
+    @property
+    def plans_shown(self) -> list[PlanRecord]:
+        return [*self.begun[-PLANS_SHOWN:], *self.uncommitted[-PLANS_SHOWN:]]
 
     @property
     def drained(self) -> set[int]:
@@ -269,22 +285,44 @@ def _snapshots(situation: ClusterSituation) -> Iterator[Suggestion]:
         yield Suggestion(f"the last snapshot is {format_duration(age)} old", "snapshot")
 
 
-def _plans(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Plans whose commit has begun, and plans that may still be committed."""
-    open_plans = [
-        plan for plan in situation.warehouse_status.plans if _is_begun(plan) or _is_committable(situation, plan)
-    ]
-    for plan in reversed(open_plans[-PLANS_SHOWN:]):
-        name = quote((plan.all_names or [plan.plan_id])[0])
-        if _is_begun(plan) and not situation.is_fresh(plan):
-            yield Suggestion(f"plan {name} ({plan.kind}) is {plan.status}, and too old for a commit", f"verify {name}")
-        elif _is_begun(plan):
-            yield Suggestion(f"plan {name} ({plan.kind}) is {plan.status}", f"commit {name}")
+def _begun_plans(situation: ClusterSituation) -> Iterator[Suggestion]:
+    """Plans whose commit has begun and is not complete."""
+    begun = situation.begun
+    for plan in reversed(begun[-PLANS_SHOWN:]):
+        name, text = quote((plan.all_names or [plan.plan_id])[0]), _plan_text(situation, plan, str(plan.status))
+        if situation.is_fresh(plan):
+            yield Suggestion(text, f"commit {name}")
         else:
-            size = plan_size(plan.changes, situation.warehouse_status.operations[plan.plan_id])
-            yield Suggestion(f"plan {name} ({plan.kind}) waits: {size}", f"show plan {name}")
-    if len(open_plans) > PLANS_SHOWN:
-        yield Suggestion(f"{len(open_plans) - PLANS_SHOWN} more plans wait", "show plans")
+            yield Suggestion(f"{text}, and too old for a commit", f"verify {name}")
+    if len(begun) > PLANS_SHOWN:
+        yield Suggestion(f"{len(begun) - PLANS_SHOWN} more plans have begun", "show plans")
+
+
+@dataclass(frozen=True, slots=True)
+class UncommittedPlan:
+    """A plan that may be committed or discarded; neither is due."""
+
+    plan_id: str
+    review: Suggestion
+    discard: Suggestion | None
+    """None if the cluster is being migrated: nothing may be discarded then."""
+
+
+def uncommitted_plans(situation: ClusterSituation) -> list[UncommittedPlan]:
+    """Return the plans on the newest snapshot that no commit has begun with, the newest first."""
+    plans = []
+    for plan in reversed(situation.uncommitted):
+        name = quote((plan.all_names or [plan.plan_id])[0])
+        size = plan_size(plan.changes, situation.warehouse_status.operations[plan.plan_id])
+        text = _plan_text(situation, plan, f"not committed: {size}")
+        discard = None if situation.health.migration else Suggestion("discard it", f"cancel {name} --apply")
+        plans.append(UncommittedPlan(plan.plan_id, Suggestion(text, f"show plan {name}"), discard))
+    return plans
+
+
+def _plan_text(situation: ClusterSituation, plan: PlanRecord, status: str) -> str:
+    broken = "".join(f"; {sentence}" for sentence in situation.assumptions.get(plan.plan_id, ()))
+    return f"plan {quote((plan.all_names or [plan.plan_id])[0])} ({plan.kind}) is {status}{broken}"
 
 
 def _throttles(situation: ClusterSituation) -> Iterator[Suggestion]:
@@ -378,7 +416,7 @@ RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _gone,
     _stopped,
     _stalled,
-    _plans,
+    _begun_plans,
     _throttles,
     _snapshots,
     _drained,

@@ -4,9 +4,11 @@ They follow from the plan's row and its results; `name` is the name by which the
 if nothing is left to do.
 """
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from jobs.core.masking import HIDDEN
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
@@ -53,6 +55,19 @@ def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations:
 def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[Suggestion]:
     """Suggest the same commit with --apply and with all its other options."""
     return [same_step(settings, "apply", "commit", name, "--apply", exclude=RECONCILE_ONLY_OPTIONS)] if due else []
+
+
+def after_stale(settings: Settings, plan: PlanRecord, name: str) -> list[Suggestion]:
+    """Suggest to make a plan again whose changes are all stale, and to discard it."""
+    words = shlex.split(plan.command or "")[1:]
+    if words[:1] != ["plan"] or HIDDEN in str(plan.command):
+        return []
+    for option, values in (("--name", 1), ("--snapshot", 1), ("--replace-name", 0), ("--refresh", 0)):
+        if option in words:
+            del words[words.index(option) : words.index(option) + 1 + values]
+    again = suggestion(settings, "plan again on a new snapshot", *words, "--refresh")
+    discard = suggestion(settings, "discard it", "cancel", name, "--apply")
+    return [again, discard] if plan.status == PlanStatus.PLANNED else [again]
 
 
 def list_all_command(settings: Settings, name: str) -> str:

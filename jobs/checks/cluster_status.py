@@ -12,10 +12,11 @@ from threading import Thread
 from typing import Any, Final
 
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
-from jobs.advice.next_steps import ClusterSituation, next_steps
+from jobs.advice.next_steps import ClusterSituation, UncommittedPlan, next_steps, uncommitted_plans
 from jobs.advice.outage import outage_now
 from jobs.core.errors import SurveyorError
 from jobs.repositories.drained_brokers import has_registered_again
+from jobs.repositories.plans.assumptions import assumptions_now
 from jobs.repositories.snapshots import find_snapshot, other_cluster
 from jobs.repositories.vanished_topics import vanished_topics
 from jobs.repositories.warehouse_status import (
@@ -58,6 +59,18 @@ class ClusterStatus:
         return [with_full_command(self.settings, step) for step in next_steps(self.situation)]
 
     @property
+    def uncommitted(self) -> list[UncommittedPlan]:
+        """Plans that no commit has begun with, with commands for this cluster and warehouse."""
+        return [
+            replace(
+                plan,
+                review=with_full_command(self.settings, plan.review),
+                discard=plan.discard and with_full_command(self.settings, plan.discard),
+            )
+            for plan in uncommitted_plans(self.situation)
+        ]
+
+    @property
     def json(self) -> dict[str, Any]:
         last = self.situation.warehouse_status.snapshot
         age = {"age_seconds": self.situation.snapshot_age}
@@ -74,6 +87,15 @@ class ClusterStatus:
             "last_snapshot": last and {"snapshot_id": last.snapshot_id, "taken_at": last.taken_at, **age},
             "warnings": [*filter(None, [self.credentials_fault]), *self.warnings],
             "due": [{"what": step.what, "command": step.command} for step in self.steps],
+            "uncommitted_plans": [
+                {
+                    "plan_id": plan.plan_id,
+                    "what": plan.review.what,
+                    "command": plan.review.command,
+                    "discard": plan.discard and plan.discard.command,
+                }
+                for plan in self.uncommitted
+            ],
         }
 
 
@@ -166,24 +188,26 @@ def read_status(
     default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
     history = None if recent.fault else settings.warehouse
     health = health_of(view, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
-    max_age = settings.conf.limits.max_plan_age_hours * 3600
     is_known = recent.fault is None and recent.snapshot is not None and view.hidden_topics is None
     before = snapshot.snapshot_id if snapshot else None
+    situation = ClusterSituation(
+        health=health,
+        warehouse_status=recent,
+        now=datetime.now(UTC),
+        max_plan_age=settings.conf.limits.max_plan_age_hours * 3600,
+        outage=outage_now(view, history, config_snapshot) if health.stuck else None,
+        missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
+        vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
+        names=view.names,
+    )
+    shown = situation.plans_shown
+    assumptions = {plan.plan_id: assumptions_now(settings.warehouse, plan, view.brokers) for plan in shown}
     return ClusterStatus(
         settings=settings,
         source=source,
         snapshot_id=snapshot_id,
         taken_at=snapshot.taken_at if snapshot else None,
-        situation=ClusterSituation(
-            health=health,
-            warehouse_status=recent,
-            now=datetime.now(UTC),
-            max_plan_age=max_age,
-            outage=outage_now(view, history, config_snapshot) if health.stuck else None,
-            missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
-            vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
-            names=view.names,
-        ),
+        situation=replace(situation, assumptions=assumptions),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,
         credentials_fault=credentials_fault,

@@ -35,6 +35,7 @@ from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.copy_volume import space_warnings
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
+from jobs.repositories.plans.assumptions import assumptions_in_newest_snapshot
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import unread_by
 from jobs.repositories.stored_rows import BROKER_EFFECTS, affecting_broker, count_changes, read_rows
@@ -152,6 +153,7 @@ class PlanSelection:
             stored_short_lists(minimum, changes),
             everything=self.only.everything,
         )
+        yield from assumptions_in_newest_snapshot(self.warehouse, self.row)
         yield from rack_warnings(self.row.options)
         if is_rollback(self.row):
             racks = racks_of_snapshot(self.warehouse, self.row.snapshot_id)

@@ -5,13 +5,13 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from jobs.advice.next_steps import ClusterSituation
+from jobs.advice.next_steps import PLANS_SHOWN, ClusterSituation, UncommittedPlan
 from jobs.checks.cluster_status import ClusterStatus, CredentialsCheck, read_status
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.status_line import escape_control_chars
@@ -110,6 +110,20 @@ def lines(status: ClusterStatus) -> Iterator[str]:
         yield from wrapped(step.what, "due  ")
         if step.command is not None:
             yield f"     {step.command}"  # never wrapped, so that it can be copied
+    yield from _uncommitted_lines(status.uncommitted)
+
+
+def _uncommitted_lines(plans: Sequence[UncommittedPlan]) -> Iterator[str]:
+    """Return the plans that may be committed or discarded, after what is due."""
+    if plans:
+        yield ""
+    for plan in plans[:PLANS_SHOWN]:
+        yield from wrapped(plan.review.what, "open ")
+        yield f"     {plan.review.command}"
+        if plan.discard is not None:
+            yield f"     {plan.discard.command}    # {plan.discard.what}"
+    if len(plans) > PLANS_SHOWN:
+        yield f"open {len(plans) - PLANS_SHOWN} more plans: surveyor show plans"
 
 
 def _when(status: ClusterStatus) -> str:

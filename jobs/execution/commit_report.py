@@ -9,7 +9,7 @@ from itertools import chain
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
 from jobs.adapters.cluster_connections.interface import ClusterConnection
-from jobs.advice.plans import after_commit, after_dry_run, list_all_command
+from jobs.advice.plans import after_commit, after_dry_run, after_stale, list_all_command
 from jobs.console_output import commit_events as events
 from jobs.console_output.commit_events import Report
 from jobs.console_output.plan_figures import rack_warnings
@@ -88,6 +88,8 @@ def report_dry(
         *warning_lines(apply_warnings),
     ]
     steps = after_dry_run(settings, plan.called, due=bool(preflight.pending))
+    if not steps and result[Outcome.STALE.value]:
+        steps = after_stale(settings, plan.row, plan.called)
     note = "dry run: nothing was written; --apply writes"
     all_warnings = [*warned, *deletion_warnings(deletions), *apply_warnings]
     return CommandResult(
@@ -240,6 +242,8 @@ def report_applied(
     """Return what a commit shows at its end."""
     committed = plan_result(settings, plan, commit_log, detailed=detailed)
     steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
+    if committed.exit_code == ExitCode.STALE and not commit_log.of(Outcome.APPLIED):
+        steps = [*steps, *after_stale(settings, plan.row, plan.called)]
     code = ExitCode(committed.exit_code)
     if is_interrupted():
         report(events.CommitInterrupted(committed.result["applied_now"], len(commit_log.of(Outcome.SKIPPED))))

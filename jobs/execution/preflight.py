@@ -16,12 +16,14 @@ from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptio
 from jobs.execution.batch.batch_commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
+from jobs.preconditions.brokers_since_plan import UNCHANGED
 from jobs.preconditions.changes import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
 from jobs.preconditions.operations import judge_operations
 from jobs.preconditions.running_reassignments import classify
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
+from jobs.repositories.plans.assumptions import brokers_since_plan
 from jobs.repositories.plans.repository import planned_registrations, refuse_edited
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import warn
@@ -86,16 +88,17 @@ def check_before_commit(
             resident_controller=resident_controller,
             epoch_behind=epoch_behind,
         )
+        since = brokers_since_plan(settings.warehouse, plan.row, state.brokers) if plan.changes else UNCHANGED
         if selected_mode is Mode.BATCH:
             refuse_take_over(state.zookeeper_state, settings.conf.controller_id)
             refuse_unreachable(state.zookeeper_state, settings.listener)
-            pending, outcomes = Preconditions.of(plan, state.zookeeper_state.live, state.deleting).judge(
-                plan.changes, reader.read_partitions([change.key for change in plan.changes])
-            )
+            pending, outcomes = Preconditions.in_batch_mode(
+                plan, plan.changes, state.zookeeper_state.live, state.deleting, since
+            ).judge(plan.changes, reader.read_partitions([change.key for change in plan.changes]))
             refuse_too_large(reader.zookeeper_client, plan, pending)
         else:
             pending, outcomes = evaluate_waves(
-                plan.changes, reader.read_current(plan.changes), planned_registrations(settings.warehouse, plan)
+                plan.changes, reader.read_current(plan.changes), planned_registrations(settings.warehouse, plan), since
             )
             if any(change.action == Action.REASSIGN for change in pending):
                 others = classify(reader.read_reassignments())

@@ -1,12 +1,13 @@
 """Whether a change may still be requested from Kafka's controller, which decides on ISR and epochs itself.
 
 The counterpart of `jobs.preconditions.changes` for admin mode: the assignment, and for an election the leader, must be
-those that the plan was computed from.
+those that the plan was computed from. `Preconditions.broken` decides on brokers and deletions as in batch mode.
 """
 
 from collections.abc import Collection, Sequence
 
 from jobs.preconditions.changes import (
+    Preconditions,
     adds_partition,
     is_added,
     is_other_topic,
@@ -33,15 +34,20 @@ from schemas.znode_codecs import MalformedZnodeError
 
 
 def judge_for_admin(
-    changes: Sequence[Change], current: CurrentState, registrations: PlannedRegistrations = NO_REGISTRATIONS
+    changes: Sequence[Change],
+    current: CurrentState,
+    registrations: PlannedRegistrations = NO_REGISTRATIONS,
+    preconditions: Preconditions | None = None,
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Judge changes that are requested from Kafka's controller, which decides on ISR and epochs itself.
 
-    A change is pending while the assignment, and for an election the leader, are those that the plan was computed from.
-    A reassignment also needs a live leader in the ISR. Without versions, the whole state of a partition must be as it
-    was; `registrations` has the part of it that is not in the changes. For a change that follows others of its plan on
-    the same partition, the state before it is not known in advance: only the assignment and a live leader are checked.
+    A change is pending while its brokers and the assignment, and for an election the leader, are those that the plan
+    was computed from. A reassignment also needs a live leader in the ISR. Without versions, the whole state of a
+    partition must be as it was; `registrations` has the part of it that is not in the changes. For a change that
+    follows others of its plan on the same partition, the state before it is not known in advance: only the brokers, the
+    assignment and a live leader are checked. `preconditions` are those of all changes of which these are a part.
     """
+    of_changes = preconditions or Preconditions.in_admin_mode(changes, current)
 
     def judge(change: Change) -> RowOutcome | None:
         partition, requested = current.partitions[change.key], current.requests.get(change.key)
@@ -50,19 +56,27 @@ def judge_for_admin(
         judged = _judge_for_admin(change, partition)
         if judged is not None:
             return judged
-        reason = _leaderless(partition.state, current.live) if change.action == Action.REASSIGN else None
+        reason = of_changes.broken(change)
+        if change.action == Action.REASSIGN:
+            reason = reason or _leaderless(partition.state, current.live)
+        elif change.action != Action.CREATE:
+            reason = reason or _leader_moved(change, partition.state)
         if change.action == Action.ELECT:
-            reason = _unclean_moved(change, partition, current.live)
+            reason = reason or _other_choice(change, partition, current.live)
         reason = reason or _changed_since_planned(change, partition, registrations)
         return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
     return split_due(changes, judge)
 
 
-def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection[int]) -> str | None:
-    """Return why an unclean election must no longer be requested, or would not elect the planned replica."""
-    if back := [broker for broker in change.requires_dead if broker in live]:
-        return reasons.BROKER_BACK.render(broker=back[0])
+def _leader_moved(change: Change, state: Leadership | None) -> str | None:
+    if state is not None and state.leader == change.leader_before:
+        return None
+    return reasons.LEADER_CHANGED.render(leader=change.leader_before)
+
+
+def _other_choice(change: Change, partition: CurrentPartition, live: Collection[int]) -> str | None:
+    """Return why an unclean election would not elect the planned replica."""
     now = current_registration(partition)
     chosen = None if now is None else unclean_choice(now, partition.last_known, live)
     if chosen == change.leader_after:
@@ -139,11 +153,7 @@ def _found_in_progress(change: Change) -> RowOutcome:
 
 
 def _elected(change: Change, state: Leadership | None) -> RowOutcome | None:
-    if state is not None and state.leader == change.leader_after:
-        return _found_applied(change)
-    if state is None or state.leader != change.leader_before:
-        return RowOutcome(change, Outcome.STALE, reasons.LEADER_CHANGED.render(leader=change.leader_before))
-    return None
+    return _found_applied(change) if state is not None and state.leader == change.leader_after else None
 
 
 def _creation_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | None:

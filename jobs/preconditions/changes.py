@@ -2,18 +2,25 @@
 
 A change is already applied if leader, ISR and leader epoch are the `_after` values at the version after. It is stale if
 a version has moved on, if a broker that it requires has left or registered again, or if a broker that must be dead has
-returned. Otherwise it is pending.
+returned. Otherwise it is pending. `Preconditions.broken` decides on brokers and deletions in every mode, also for
+`jobs.preconditions.admin_changes`.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
 
+from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
 from schemas import reasons
-from schemas.current_state import CurrentPartition, CurrentTopic, Leadership
+from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.plan import Plan, RowOutcome
-from schemas.rows import Change, Key
+from schemas.rows import Change, ChangeSummary, Key, Place
 from schemas.znode_codecs import MalformedZnodeError
+
+BrokersByChange = Mapping[Place | None, Sequence[int]]
 
 
 def split_due(
@@ -33,57 +40,105 @@ def split_due(
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """The live brokers and deletions now, and the broker epochs that the plan knows."""
+    """What changes require of brokers and of the topic deletions, with the current state of both."""
 
-    live: Mapping[int, int]
-    planned_epochs: Mapping[int, int | None]
-    deleting: frozenset[str]
+    live: Collection[int]
+    deleting: Collection[str]
+    restarted: Collection[int] = ()
+    """Live brokers whose epoch is not the planned one. None in admin mode: Kafka's controller writes the epochs."""
+    live_for_others: BrokersByChange = field(default_factory=dict)
+    dead_for_others: BrokersByChange = field(default_factory=dict)
+    """Brokers that a change requires to be live or dead because of other changes, as `required_by_others`."""
+    since: BrokersSincePlan = UNCHANGED
+    """Racks and drains, as far as they were compared; a commit does that once, before its first write or request."""
 
     @classmethod
-    def of(cls, plan: Plan, live: Mapping[int, int], deleting: Collection[str]) -> "Preconditions":
+    def in_batch_mode(
+        cls,
+        plan: Plan,
+        changes: Sequence[Change],
+        live: Mapping[int, int],
+        deleting: Collection[str],
+        since: BrokersSincePlan = UNCHANGED,
+    ) -> "Preconditions":
+        """Return the preconditions of some changes of a plan; `live` has the broker epochs."""
         planned_epochs = {broker.broker_id: broker.broker_epoch for broker in plan.row.brokers}
-        return cls(live, planned_epochs, frozenset(deleting))
+        restarted = {broker for broker, epoch in live.items() if epoch != planned_epochs.get(broker)}
+        return cls(live, frozenset(deleting), restarted, *required_by_others(changes), since)
+
+    @classmethod
+    def in_admin_mode(
+        cls, changes: Sequence[Change], current: CurrentState, since: BrokersSincePlan = UNCHANGED
+    ) -> "Preconditions":
+        return cls(current.live, current.deleting, (), *required_by_others(changes), since)
 
     def still_hold(self, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
-        """Judge changes by brokers and deletions only, if the write itself checks their znodes."""
-        judged = [(change, self._deleted(change) or self._brokers_moved(change)) for change in changes]
-        stale = [RowOutcome(change, Outcome.STALE, reason) for change, reason in judged if reason is not None]
-        return [change for change, reason in judged if reason is None], stale
+        """Judge changes by brokers and deletions only."""
+
+        def judge(change: Change) -> RowOutcome | None:
+            reason = self.broken(change)
+            return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
+
+        return split_due(changes, judge)
 
     def judge(
         self, changes: Sequence[Change], partitions: Mapping[Key, CurrentPartition]
     ) -> tuple[list[Change], list[RowOutcome]]:
-        """Return the pending changes, and the outcomes of the others."""
+        """Return the pending changes, and the outcomes of the others, in batch mode."""
         return split_due(changes, lambda change: self._judge(change, partitions[change.key]))
 
     def _judge(self, change: Change, partition: CurrentPartition) -> RowOutcome | None:
-        if is_applied(change, partition) and not is_other_creation(change, partition.topic):
+        topic = partition.topic
+        if is_applied(change, partition) and not is_other_creation(change, topic):
             return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.render(), partition.version, is_found=True)
-        reason = (
-            self._deleted(change)
-            or topic_moved(change, partition.topic)
-            or _state_moved(change, partition)
-            or self._brokers_moved(change)
-        )
+        is_begun = topic.exists if change.topic_version == NO_VERSION else is_added(change, topic)
+        reason = topic_moved(change, topic) or self.broken(change, is_begun=is_begun) or _state_moved(change, partition)
         return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
-    def _deleted(self, change: Change) -> str | None:
-        """Return the message that the topic is queued for deletion.
+    def broken(self, change: ChangeSummary, *, is_begun: bool = False) -> str | None:
+        """Return the precondition of a change that no longer holds, None if all hold.
 
-        None for the steps that end a reassignment: the deletion waits for them.
+        `is_begun`: the topic or partition that it creates exists already, so the rest is created as far as possible.
         """
-        if change.action in {Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}:
-            return None
-        return reasons.TOPIC_QUEUED.render(topic=change.topic) if change.topic in self.deleting else None
-
-    def _brokers_moved(self, change: Change) -> str | None:
-        for broker in change.requires_live:
+        if change.topic in self.deleting and change.action not in ENDS_REASSIGNMENT:
+            return reasons.TOPIC_QUEUED.render(topic=change.topic)
+        place = None if is_begun else change.place
+        for broker in (*change.requires_live, *self.live_for_others.get(place, ())):
             if broker not in self.live:
                 return reasons.BROKER_GONE.render(broker=broker)
-            if self.live[broker] != self.planned_epochs.get(broker):
+            if broker in self.restarted:
                 return reasons.BROKER_RESTARTED.render(broker=broker)
-        back = [broker for broker in change.requires_dead if broker in self.live]
-        return reasons.BROKER_BACK.render(broker=back[0]) if back else None
+        dead = (*change.requires_dead, *self.dead_for_others.get(place, ()))
+        back = [broker for broker in dead if broker in self.live]
+        return reasons.BROKER_BACK.render(broker=back[0]) if back else self.since.unsuitable(change)
+
+
+ENDS_REASSIGNMENT: Final = frozenset({Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT})
+"""Steps that the deletion of a topic waits for."""
+
+
+def required_by_others(changes: Sequence[Change]) -> tuple[BrokersByChange, BrokersByChange]:
+    """Return the brokers that must be live and those that must be dead for a change because of others.
+
+    A topic, or the partitions added to it, are created as a whole or not at all. A partition is not moved to where its
+    next move cannot begin: a change requires what later waves of its partition require.
+    """
+    return _required(changes, attrgetter("requires_live")), _required(changes, attrgetter("requires_dead"))
+
+
+def _required(changes: Sequence[Change], brokers_of: Callable[[Change], Sequence[int]]) -> BrokersByChange:
+    """Return the brokers that others require, without those that the change requires itself."""
+    created: dict[str, set[int]] = defaultdict(set)
+    later: dict[Key, set[int]] = defaultdict(set)
+    required: dict[Place | None, Sequence[int]] = {}
+    for change in filter(creates, changes):
+        created[change.topic].update(brokers_of(change))
+    for change in sorted(changes, key=attrgetter("wave"), reverse=True):
+        others = created[change.topic] if creates(change) else later[change.key]
+        if more := others.difference(brokers_of(change)):
+            required[change.place] = sorted(more)
+        others.update(brokers_of(change))
+    return required
 
 
 def is_applied(change: Change, partition: CurrentPartition) -> bool:
@@ -130,6 +185,11 @@ def adds_partition(change: Change) -> bool:
     """Return whether a change creates a partition that its existing topic does not assign yet."""
     new = change.action == Action.CREATE and change.topic_version != NO_VERSION
     return bool(new and change.replicas_before is None)
+
+
+def creates(change: Change) -> bool:
+    """Return whether a change creates a partition, with its topic or in addition to the topic's partitions."""
+    return change.topic_version == NO_VERSION or adds_partition(change)
 
 
 def is_unclean(change: Change) -> bool:

@@ -10,7 +10,8 @@ from operator import attrgetter
 from typing import TypeVar
 
 from jobs.preconditions.admin_changes import judge_for_admin
-from jobs.preconditions.changes import is_other_topic, other_topic_reason
+from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
+from jobs.preconditions.changes import Preconditions, is_other_topic, other_topic_reason
 from jobs.preconditions.planned_registrations import (
     NO_REGISTRATIONS,
     PlannedRegistrations,
@@ -40,24 +41,29 @@ def by_wave(rows: Iterable[R]) -> Iterator[list[R]]:
 
 
 def evaluate_waves(
-    changes: Sequence[Change], current: CurrentState, registrations: PlannedRegistrations = NO_REGISTRATIONS
+    changes: Sequence[Change],
+    current: CurrentState,
+    registrations: PlannedRegistrations = NO_REGISTRATIONS,
+    since: BrokersSincePlan = UNCHANGED,
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Return the pending changes and the outcomes of the others.
 
-    If a partition has a pending or running change in an earlier wave, its later changes are pending without being
-    judged. If a partition has reached a later wave, its earlier changes count as applied. A leader that is the planned
+    If a partition has a pending or running change in an earlier wave, only the brokers of its later changes are judged.
+    If a partition has reached a later wave, its earlier changes count as applied. A leader that is the planned
     one alone does not show that: it may lead because another broker failed.
     """
     pending: list[Change] = []
     outcomes: list[RowOutcome] = []
     reached_wave: dict[Key, int] = {}
     busy: set[Key] = set()
+    preconditions = Preconditions.in_admin_mode(changes, current, since)
     for wave in by_wave(changes):
         pending_in_wave, outcomes_of_wave = judge_for_admin(
-            [change for change in wave if change.key not in busy], current, registrations
+            [change for change in wave if change.key not in busy], current, registrations, preconditions
         )
-        pending += pending_in_wave + [change for change in wave if change.key in busy]
-        outcomes += outcomes_of_wave
+        waiting, broken = preconditions.still_hold([change for change in wave if change.key in busy])
+        pending += pending_in_wave + waiting
+        outcomes += outcomes_of_wave + broken
         reached = [
             *pending_in_wave,
             *(outcome.change for outcome in outcomes_of_wave if _is_reached(outcome, current)),

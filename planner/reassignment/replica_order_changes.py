@@ -8,7 +8,7 @@ that. In: partitions with topic and broker sets, a `target` order and a `why`. O
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import NO_BROKERS_SQL, first
+from planner.columns.broker_sets import NO_BROKERS_SQL, first, intersect
 from planner.columns.change_rows import change_columns
 from planner.columns.sentences import sentence
 from schemas import reasons
@@ -24,7 +24,10 @@ def is_reordered() -> Column:
 
 
 def reorders(rows: DataFrame) -> DataFrame:
-    """Return one CHANGES row per partition whose order is not the target; leader and ISR stay."""
+    """Return one CHANGES row per partition whose order is not the target; leader and ISR stay.
+
+    The first replica is preferred from then on, so it must stay live if it is.
+    """
     return change_columns(
         rows.where(is_reordered()),
         {
@@ -33,6 +36,7 @@ def reorders(rows: DataFrame) -> DataFrame:
             "replicas_after": "target",
             "leader_epoch_after": "NULL",
             "leader_and_isr_to": NO_BROKERS_SQL,
+            "requires_live": intersect(F.array(first(F.col("target"))), F.col("eligible")),
             "reason": sentence(reasons.WHY_REORDERED, why=F.col("why")),
         },
     )

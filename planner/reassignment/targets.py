@@ -74,6 +74,7 @@ def reassignment_changes(
 ) -> DataFrame:
     """Return one CHANGES row per wave of each partition that moves or is reordered.
 
+    A replica that leaves a dead broker leaves because of that, so the broker must stay dead.
     `leader_epoch_after` is null because the controller that executes the phases counts it. So is `leader_epoch_before`
     of later waves.
     """
@@ -91,6 +92,7 @@ def reassignment_changes(
             "leader_epoch_after": "NULL",
             "leader_and_isr_to": NO_BROKERS_SQL,
             "requires_live": intersect(F.col("target"), F.col("eligible")),
+            "requires_dead": difference(removing, F.col("live")),
             "reason": _reason(adding, removing),
         },
     )

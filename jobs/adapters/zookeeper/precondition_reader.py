@@ -76,10 +76,10 @@ def key_of_state(path: str) -> Key | None:
 
 
 def read_current(client: KazooClient, changes: Sequence[Change]) -> CurrentState:
-    """Read what changes depend on: first requests and live brokers, then their topics and states."""
+    """Read what changes depend on: first requests, live brokers and deletions, then their topics and states."""
     requests = reassign_requests(client) or {}
-    live = registered_brokers(client)
-    return CurrentState(partitions_now(client, [change.key for change in changes]), requests, live)
+    live, deleting = registered_brokers(client), frozenset(topics_to_delete(client))
+    return CurrentState(partitions_now(client, [change.key for change in changes]), requests, live, deleting)
 
 
 def partitions_now(client: KazooClient, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:

@@ -158,7 +158,7 @@ class FencedWriter:
     def _preconditions(self, changes: Sequence[Change]) -> Preconditions:
         """Read the brokers that these changes name, and the topic deletions."""
         brokers = {broker for change in changes for broker in (*change.requires_live, *change.requires_dead)}
-        return Preconditions.of(self.plan, *brokers_and_deletions(self.control.client, brokers))
+        return Preconditions.in_batch_mode(self.plan, changes, *brokers_and_deletions(self.control.client, brokers))
 
     def _set_aside_refused(self, pending: Sequence[Change], failure: MultiFailure) -> list[RowOutcome]:
         """Fail the changes whose znode was refused, so that the others can be written."""

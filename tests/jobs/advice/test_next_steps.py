@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace as with_values
 
-from jobs.advice.next_steps import ClusterSituation, next_steps
+from jobs.advice.next_steps import ClusterSituation, next_steps, uncommitted_plans
 from jobs.advice.outage import Outage
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.settings import ClusterConf, Settings
@@ -81,6 +81,16 @@ def uneven(broker: int) -> BrokerImbalance:
 def steps(health: Health = WELL, **recent: object) -> list[Suggestion]:
     known = WarehouseStatus(**{"snapshot": SNAPSHOT, **recent})  # type: ignore[arg-type]
     return next_steps(ClusterSituation(health=health, warehouse_status=known, now=NOW, max_plan_age=DAY))
+
+
+def open_plans(health: Health = WELL, **recent: object) -> list[tuple[str, str | None, str | None]]:
+    """What is shown of plans that no commit has begun with: text, and the commands that show and discard it."""
+    known = WarehouseStatus(**{"snapshot": SNAPSHOT, **recent})  # type: ignore[arg-type]
+    assumed = {"5f": ["broker 2 is live again: 6 of 6 changes assume otherwise"]}
+    plans = uncommitted_plans(
+        ClusterSituation(health=health, warehouse_status=known, now=NOW, max_plan_age=DAY, assumptions=assumed)
+    )
+    return [(row.review.what, row.review.command, row.discard and row.discard.command) for row in plans]
 
 
 STOPPED: Final = (
@@ -178,13 +188,6 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         "snapshot",
     ),
     ({}, {"snapshot": None, "fault": "no table"}, "the warehouse is not used: no table", None),
-    ({}, {"plans": [plan()]}, "plan a (elect) waits: 6 changes", "show plan a"),
-    (
-        {},
-        {"plans": [plan(changes=0)], "operations": Counter({"5f": 1})},
-        "plan a (elect) waits: 1 operation",
-        "show plan a",
-    ),
     ({}, {"throttled": ["5f"]}, "nothing moves, and the throttle of plan 5f is still set", "commit 5f"),
     (
         {"throttled_brokers": ["0", "<default>"], "throttled_topics": ["t"]},
@@ -413,8 +416,43 @@ def test_the_command_line_takes_the_command(command: str) -> None:
         plan(created_at=NOW - timedelta(days=2)),
     ],
 )
-def test_uncommittable_plans_are_not_due(old: Row) -> None:
-    assert steps(plans=[old]) == []
+def test_uncommittable_plans_are_not_shown(old: PlanRecord) -> None:
+    assert (steps(plans=[old]), open_plans(plans=[old])) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("waiting", "text"),
+    [
+        (
+            {"plans": [plan()]},
+            "plan a (elect) is not committed: 6 changes; broker 2 is live again: 6 of 6 changes assume otherwise",
+        ),
+        (
+            {"plans": [plan(changes=0, plan_id="7a")], "operations": Counter({"7a": 1})},
+            "plan a (elect) is not committed: 1 operation",
+        ),
+    ],
+)
+def test_a_plan_that_waits_is_not_due(waiting: dict[str, object], text: str) -> None:
+    """It is shown apart, with the command that discards it, except during a migration, which refuses that."""
+    migrating = replace(WELL, migration="/controller carries kraftControllerEpoch 3")
+
+    assert steps(**waiting) == []
+    assert open_plans(**waiting) == [(text, "show plan a", "cancel a --apply")]
+    assert open_plans(migrating, **waiting) == [(text, "show plan a", None)]
+    assert fault(["cancel", "a", "--apply"]) is fault(["show", "plan", "a"]) is None
+
+
+def test_a_plan_that_has_begun_is_due_and_shows_what_it_assumed() -> None:
+    known = WarehouseStatus(snapshot=SNAPSHOT, plans=[plan("partial")])
+    assumed = {"5f": ["broker 2 is live again: 1 of 6 changes assume otherwise"]}
+    due = next_steps(
+        ClusterSituation(health=WELL, warehouse_status=known, now=NOW, max_plan_age=DAY, assumptions=assumed)
+    )
+
+    text = "plan a (elect) is partial; broker 2 is live again: 1 of 6 changes assume otherwise"
+    assert due == [Suggestion(text, "commit a")]
+    assert open_plans(plans=[plan("partial")]) == []
 
 
 def test_a_throttle_is_due_once_nothing_moves_by_it() -> None:
@@ -436,11 +474,10 @@ def test_all_is_well() -> None:
     assert steps() == []
 
 
-def test_only_the_newest_plans_are_named() -> None:
-    advised = steps(plans=[plan(names=[f"p{number}"]) for number in range(5)])
+def test_only_the_newest_plans_that_have_begun_are_named() -> None:
+    advised = steps(plans=[plan("partial", names=[f"p{number}"]) for number in range(5)])
 
-    assert [step.command for step in advised] == ["show plan p4", "show plan p3", "show plan p2", "show plans"]
-    assert advised[-1].what == "2 more plans wait"
+    assert [step.command for step in advised] == ["commit p4", "commit p3", "commit p2", "show plans"]
 
 
 def test_the_most_urgent_comes_first() -> None:

@@ -257,6 +257,56 @@ def test_a_drain_outlasts_a_restart_and_is_undone(kafka: PlannedKafka) -> None:
     assert (traffic.failed, traffic.acknowledged - traffic.stored(3)) == ([], set())
 
 
+@BOTH
+def test_what_needs_a_dead_broker_is_not_requested(kafka: PlannedKafka, tmp_path: Path) -> None:
+    """Broker 3 dies after the plans were made; then it returns, and a plan to empty it while it was dead is stale."""
+    kafka.create({"to-dead": [[1, 2]], "led-by-dead": [[1, 3]], "grows": [[1, 2, 3]], "drained": [[1, 3]]})
+    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
+        assert admin.reassign({("led-by-dead", 0): [3, 1]}) == {("led-by-dead", 0): 0}
+    assert eventually(lambda: kafka.replicas("led-by-dead") == {0: [3, 1]})
+    kafka.snapshot()
+    plans = {
+        "move": (["reassign", *kafka.targets(tmp_path, ("to-dead", 0, [3, 2]))], ["to-dead-0"]),
+        "new": (["assign", "--topic", "new", "--partitions", "1", "--replication-factor", "3"], ["new-0"]),
+        "more": (["expand", "--topic", "grows", "--partitions", "3"], ["grows-1", "grows-2"]),
+        "lead": (election(tmp_path, "led-by-dead"), ["led-by-dead-0"]),
+        "drain-1": (["drain", "--brokers", "1"], ["drained-0"]),
+    }
+    ids = {name: kafka.plan(f"dead-{name}", *question) for name, (question, _) in plans.items()}
+    kafka.brokers[3].kill()
+    assert eventually(lambda: kafka.surveyor.json("status")["live"] == [1, 2])
+    for name, (_, changes) in plans.items():
+        lines = kafka.surveyor("commit", f"dead-{name}", "--all").stdout
+        assert [f"stale: {change}: broker 3 is not live" in lines for change in changes] == [True] * len(changes), lines
+    for name in ("move", "new", "more", "lead"):
+        ran = kafka.surveyor("commit", f"dead-{name}", *APPLY, "--json")
+        assert (ran.code, ran.json["applied"], ran.json["stale"]) == (21, 0, len(plans[name][1])), ran
+        assert {outcome for _, outcome in kafka.outcomes(ids[name])} == {"stale"}
+    kafka.snapshot()
+    kafka.plan("empty-3", "reassign", "--remove-brokers", "3", "--topics", "led-by-dead")
+    kafka.brokers[3].restart()
+    assert eventually(lambda: kafka.is_in_sync("led-by-dead"))
+    assert (kafka.replicas("to-dead"), list(kafka.replicas("grows"))) == ({0: [1, 2]}, [0])
+    assert kafka.partitions("led-by-dead")[0][:2] == (1, [3, 1])
+    assert "new" not in kafka.admin.list_topics(timeout=20).topics
+    status = kafka.surveyor.json("status")
+    (waiting,) = (row for row in status["uncommitted_plans"] if "empty-3" in row["what"])
+    assert "1 change; broker 3 is live again: 1 of 1 change assumes otherwise" in waiting["what"]
+    assert [row for row in status["due"] if "empty-3" in row["what"]] == []
+    ran = kafka.surveyor("commit", "empty-3")
+    assert (ran.code, "stale: led-by-dead-0: broker 3 is live again" in ran.stdout) == (0, True), ran
+    again = "plan again on a new snapshot: surveyor plan reassign --remove-brokers 3 --topics led-by-dead --refresh"
+    assert again in ran.stdout
+    assert "discard it: surveyor cancel empty-3 --apply" in ran.stdout
+    assert kafka.surveyor("commit", "empty-3", *APPLY).code == 21
+    kafka.snapshot()
+    assert "broker 3 is live again: 1 of 1 change assumes otherwise" in kafka.surveyor("show", "plan", "empty-3").stdout
+    assert kafka.surveyor.json("cancel", "empty-3", *APPLY)["status"] == "cancelled"
+    kafka.plan("empty-3-anyway", "reassign", "--remove-brokers", "3", "--topics", "led-by-dead", "--refresh")
+    committed(kafka.surveyor("commit", "empty-3-anyway", *APPLY, "--wait", "--json"))
+    assert 3 not in kafka.replicas("led-by-dead")[0]
+
+
 ZOOKEEPER = pytest.mark.parametrize("kafka", ["zookeeper"], indirect=True)
 
 

@@ -12,7 +12,7 @@ from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import NO_LEADER, Action, Outcome
 from schemas.plan import Plan
-from schemas.znode_codecs import Assignment, decode_assignment, encode_assignment
+from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.fenced_writes import write
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
@@ -106,7 +106,7 @@ def test_new_leader_that_left_makes_its_rows_stale(
     written = write(control, plan)
 
     assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
-    assert written.message(1) == "broker 2 is no longer live"
+    assert written.message(1) == "broker 2 is not live"
     assert tree.state(T, 1).leader == 0
 
 
@@ -328,15 +328,18 @@ def test_another_topic_of_that_name_makes_all_stale(tree: KafkaTree, control: Co
     assert tree.dump() == before
 
 
-def test_topic_needs_its_leaders(tree: KafkaTree, control: Controllership, new_topic: Plan) -> None:
-    """Partition 2, led by a broker that left, is set aside; the topic is still created with all its partitions."""
+def test_nothing_of_a_topic_is_created_if_one_of_its_brokers_left(
+    tree: KafkaTree, control: Controllership, new_topic: Plan
+) -> None:
+    """Partition 0 alone does not need broker 0."""
     tree.unregister(0)
+    before = tree.dump()
 
     written = write(control, new_topic)
 
-    assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE, 2: Outcome.STALE}
-    data = tree.client.get("/brokers/topics/new")[0]
-    assert sorted(decode_assignment(data).partitions) == [0, 1, 2]
+    assert written.outcomes == dict.fromkeys(range(3), Outcome.STALE)
+    assert {row.message for row in written.rows} == {"broker 0 is not live"}
+    assert tree.dump() == before
 
 
 @pytest.mark.usefixtures("small_batches")
