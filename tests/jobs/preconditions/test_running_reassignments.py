@@ -7,12 +7,20 @@ import pytest
 from jobs.preconditions.running_reassignments import (
     OtherReassignments,
     Reassignments,
+    classify,
     others_than,
     reassignment_statuses,
 )
 from planner.reassignment.obstacles import BlockedReassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
+from schemas.current_state import (
+    CurrentPartition,
+    CurrentReassignments,
+    CurrentState,
+    CurrentTopic,
+    Decoded,
+    LeaderAndIsr,
+)
 from schemas.plan import Plan
 from schemas.rows import Change
 from schemas.znode_codecs import Assignment
@@ -69,3 +77,23 @@ def test_a_wave_that_was_cancelled_is_not_complete_though_the_next_one_leads_bac
     ((_, found, _),) = reassignment_statuses([AWAY], requested, current)
 
     assert found is status
+
+
+@pytest.mark.parametrize(
+    ("assignment", "requests", "names"),
+    [
+        (Assignment({0: [3, 2, 1]}, {0: [3]}, {0: [1]}, None), {}, ["a-0"]),
+        (Assignment({0: [3, 2]}, {}, {}, None), {}, []),
+        (Assignment({0: [1, 2]}, {}, {}, None), {("a", 0): [3, 2]}, ["a-0"]),
+        (Assignment({}, {}, {}, None), {}, []),
+    ],
+    ids=["moves", "has ended since it was listed", "is requested", "was deleted since it was listed"],
+)
+def test_a_reassignment_that_has_ended_is_in_the_way_of_none(
+    assignment: Assignment, requests: dict[tuple[str, int], list[int]], names: list[str]
+) -> None:
+    topic = CurrentTopic("topic a", None, Decoded(assignment), is_unversioned=True)
+    partition = CurrentPartition(topic, 0, "a-0", None, Decoded(LeaderAndIsr(2, 5, [2])))
+    listed = {("a", 0): [3, 2]}
+    current = CurrentReassignments(listed, requests, {("a", 0): partition}, {2: 1, 3: 1}, frozenset(), None, [])
+    assert [row.name for row in classify(current).understood] == names
