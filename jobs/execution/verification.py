@@ -9,7 +9,7 @@ that the cluster's metadata shows.
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
@@ -18,6 +18,7 @@ from jobs.advice.outage import outage_after
 from jobs.console_output.copy_progress import CopyProgress
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
+from jobs.execution.ended_plans import close_ended
 from jobs.execution.rollback_completion import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
 from jobs.preconditions.limits import refuse_other_id
@@ -69,6 +70,8 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
                 record_completion(settings.warehouse, plan)
                 if unmarked := close_rolled_back(reader, settings, plan):
                     verification.warnings.append(unmarked)
+            close_ended(settings.warehouse, reader, plan, current, operations)
+            verification.plan = replace(plan, row=read_plan(settings.warehouse, plan.plan_id).row)
         verification.throttled = plan.plan_id in throttled_plans(settings.warehouse)
         if in_full:
             try:
