@@ -22,6 +22,7 @@ from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
+from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import PlanRecord, QuarantinedZnode
 from schemas.text import abbreviate, broker_list, plan_size, pluralise
@@ -53,6 +54,8 @@ class ClusterSituation:
     """The brokers that bring back the partitions that are `stuck`."""
     missing_since: Mapping[int, datetime] = field(default_factory=dict)
     """For each broker that is gone: when the first snapshot was taken that misses it."""
+    holder: LeaseHolder | None = None
+    """The holder of the cluster's lease, if a plan is being committed."""
     names: MetadataNames = IN_ZOOKEEPER
     """How messages name what was read."""
 
@@ -261,7 +264,10 @@ def _plans(situation: ClusterSituation) -> Iterator[Suggestion]:
     ]
     for plan in reversed(open_plans[-PLANS_SHOWN:]):
         name = quote((plan.all_names or [plan.plan_id])[0])
-        if _is_begun(plan) and not situation.is_fresh(plan):
+        if situation.holder is not None and situation.holder.plan == plan.plan_id:
+            text = f"plan {name} ({plan.kind}) is carried out by {situation.holder}"
+            yield Suggestion(f"{text}: wait for it, or interrupt that process with Ctrl-C", f"verify {name}")
+        elif _is_begun(plan) and not situation.is_fresh(plan):
             yield Suggestion(f"plan {name} ({plan.kind}) is {plan.status}, and too old for a commit", f"verify {name}")
         elif _is_begun(plan):
             yield Suggestion(f"plan {name} ({plan.kind}) is {plan.status}", f"commit {name}")

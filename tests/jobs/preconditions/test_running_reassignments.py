@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 
+from jobs.execution.admin.running_waves import blocked_text
 from jobs.preconditions.running_reassignments import (
     OtherReassignments,
     Reassignments,
@@ -97,3 +98,20 @@ def test_a_reassignment_that_has_ended_is_in_the_way_of_none(
     listed = {("a", 0): [3, 2]}
     current = CurrentReassignments(listed, requests, {("a", 0): partition}, {2: 1, 3: 1}, frozenset(), None, [])
     assert [row.name for row in classify(current).understood] == names
+
+
+# live brokers, ISR -> what a wait for the move from [1, 2] to [3, 2] names
+BLOCKED: Final = [
+    ({1, 2, 3}, [1, 2], ""),
+    ({1, 2}, [1, 2], "broker 3 is not live: 1 move cannot proceed"),
+    ({1, 3}, [1], "broker 2 is not live: 1 move cannot proceed"),
+    ({1}, [1], "brokers 2, 3 are not live: 1 move cannot proceed"),
+    ({1, 3}, [1, 2, 3], ""),
+]
+
+
+@pytest.mark.parametrize(("live", "isr", "text"), BLOCKED)
+def test_a_wait_names_the_brokers_that_it_waits_for(live: set[int], isr: list[int], text: str) -> None:
+    topic = CurrentTopic("topic a", None, Decoded(Assignment({0: [3, 2, 1]}, {0: [3]}, {0: [1]}, None)))
+    partition = CurrentPartition(topic, 0, "a-0", None, Decoded(LeaderAndIsr(1, 5, isr)))
+    assert blocked_text([MOVE], CurrentState({("a", 0): partition}, {}, frozenset(live))) == text
