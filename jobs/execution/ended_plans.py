@@ -61,7 +61,16 @@ def close_ended_plans(settings: Settings, cluster: ClusterConnection) -> None:
 def close_ended(
     warehouse: Warehouse, reader: ClusterReader, plan: Plan, current: CurrentState, operations: OperationState
 ) -> None:
-    """Close a partial plan if nothing of it is left to do and no commit of it runs."""
+    """Close a partial plan if nothing of it is left to do and no commit of it runs; log a warning if that fails."""
+    try:
+        _close(warehouse, reader, plan, current, operations)
+    except (SurveyorError, OSError) as error:
+        log(f"surveyor: could not record that plan {plan.title} has ended: {error}", logging.WARNING)
+
+
+def _close(
+    warehouse: Warehouse, reader: ClusterReader, plan: Plan, current: CurrentState, operations: OperationState
+) -> None:
     holder = reader.read_lease_holder()
     is_running = holder is not None and holder.plan == plan.plan_id
     if plan.row.status != PlanStatus.PARTIAL or is_running or plan.row.kind in _UNCHECKED_KINDS:

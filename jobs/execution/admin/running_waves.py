@@ -201,7 +201,7 @@ def resume_hint(commit_log: CommitLog) -> str:
     plan = commit_log.plan.plan_id
     continuing = "requested changes continue in the cluster"
     if commit_log.blocked:
-        continuing = f"{commit_log.blocked} until it is started; other {continuing}"
+        continuing = f"{commit_log.blocked}; other {continuing}"
     return (
         f": {continuing}; `surveyor commit {plan} --apply` continues the plan, `surveyor cancel {plan}` turns it back"
     )
