@@ -36,6 +36,10 @@ def status(
 
     if fleet:
         return status_of_fleet(settings, parallel)
+    if as_of is None:
+        from jobs.execution.ended_plans import close_ended_before_status
+
+        close_ended_before_status(settings)
     if watch is None:
         return status_result(settings, as_of)
     if as_of is not None:

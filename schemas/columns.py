@@ -296,6 +296,7 @@ PLANS: Final = _table(
     ),
     Column("verified_at", TIMESTAMP, "when `surveyor verify` first found the whole plan complete, UTC; null before"),
     Column("last_attempt", INT, "number of the commit that began last; null if none"),
+    Column("status_reason", STRING, "what closed a plan that no user cancelled, as a later plan; null if none"),
 )
 
 CHANGES: Final = _table(

@@ -26,6 +26,11 @@ class Transition(Enum):
     """A commit has ended, and every change is applied."""
     INTERRUPT = PlanStatus.PARTIAL, _COMMITTABLE
     """A commit has ended, and some change is not applied, or a request still runs."""
+    FIND_COMPLETE = PlanStatus.COMMITTED, frozenset({PlanStatus.PARTIAL})
+    """No commit runs, and the cluster shows every change."""
+    OVERTAKE = PlanStatus.CANCELLED, frozenset({PlanStatus.PARTIAL})
+    """No commit runs, and nothing of the plan can be carried out: later plans changed its partitions, or topics are
+    gone."""
     CANCEL = PlanStatus.CANCELLED, _COMMITTABLE | {PlanStatus.CANCELLED}
     """A cancellation closes the plan, before it cancels what runs of it."""
     ROLL_BACK = PlanStatus.ROLLED_BACK, CLOSED | {PlanStatus.COMMITTED}

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Struct
 
-from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind, RequestKind
+from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind, PlanStatus, RequestKind
 from schemas.metadata_names import IN_KRAFT, IN_ZOOKEEPER, MetadataNames
 from schemas.text import partition_name
 from schemas.znode_codecs import Endpoint, State
@@ -453,6 +453,13 @@ class PlanRecord(TableRow, frozen=True, kw_only=True):
     command: str | None = None
     verified_at: datetime | None = None
     last_attempt: int | None = None
+    status_reason: str | None = None
+
+    @property
+    def state(self) -> str:
+        """The status, and what closed the plan if no user did."""
+        is_overtaken = self.status == PlanStatus.CANCELLED and self.status_reason is not None
+        return f"{self.status} ({self.status_reason})" if is_overtaken else self.status
 
     @property
     def all_names(self) -> list[str]:

@@ -23,6 +23,7 @@ from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
+from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import PlanRecord, QuarantinedZnode
 from schemas.text import abbreviate, broker_list, plan_size, pluralise
@@ -58,6 +59,8 @@ class ClusterSituation:
     """The topics of an earlier snapshot, if most of them are gone."""
     assumptions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Assumptions of open plans, by plan id, that no longer hold."""
+    holder: LeaseHolder | None = None
+    """The holder of the cluster's lease, if a plan is being committed."""
     names: MetadataNames = IN_ZOOKEEPER
     """How messages name what was read."""
 
@@ -290,7 +293,10 @@ def _begun_plans(situation: ClusterSituation) -> Iterator[Suggestion]:
     begun = situation.begun
     for plan in reversed(begun[-PLANS_SHOWN:]):
         name, text = quote((plan.all_names or [plan.plan_id])[0]), _plan_text(situation, plan, str(plan.status))
-        if situation.is_fresh(plan):
+        if situation.holder is not None and situation.holder.plan == plan.plan_id:
+            text = f"plan {name} ({plan.kind}) is carried out by {situation.holder}"
+            yield Suggestion(f"{text}: wait for it, or ask there", f"verify {name}")
+        elif situation.is_fresh(plan):
             yield Suggestion(text, f"commit {name}")
         else:
             yield Suggestion(f"{text}, and too old for a commit", f"verify {name}")

@@ -29,6 +29,8 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS, view_now, view_of, with_last_known_replicas
 from jobs.snapshots.health import health_of
+from schemas.enums import PlanStatus
+from schemas.lease_holder import LeaseHolder
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
 
@@ -106,6 +108,19 @@ def _without_other_cluster(recent: WarehouseStatus, settings: Settings, cluster_
     except (SurveyorError, OSError) as error:
         fault = str(error)
     return recent if fault is None else WarehouseStatus(fault=fault)
+
+
+def _is_committing(recent: WarehouseStatus) -> bool:
+    return any(plan.status == PlanStatus.COMMITTING for plan in recent.plans)
+
+
+def _lease_holder(settings: Settings) -> LeaseHolder | None:
+    """Return the holder of the cluster's lease, None if there is none or it cannot be read."""
+    try:
+        with settings.connection as cluster, cluster.reading() as reader:
+            return reader.read_lease_holder()
+    except (SurveyorError, OSError):
+        return None
 
 
 CREDENTIALS_WAIT_SECONDS: Final = 2.0
@@ -198,6 +213,7 @@ def read_status(
         outage=outage_now(view, history, config_snapshot) if health.stuck else None,
         missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
         vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
+        holder=_lease_holder(settings) if snapshot is None and _is_committing(recent) else None,
         names=view.names,
     )
     shown = situation.plans_shown

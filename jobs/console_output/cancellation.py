@@ -79,6 +79,8 @@ class PartitionReading:
     """Reason why its topic cannot be decoded."""
     is_stranded: bool = False
     """Whether no replica can lead it, because none is in sync."""
+    isr_after: Sequence[int] | None = None
+    """In-sync replicas that a cancellation leaves; None if it is not moving, or its ISR is unknown."""
 
     @property
     def name(self) -> str:

@@ -389,7 +389,7 @@ def show_plans(settings: Settings) -> None:
         for plan in plans
     ]
     lines = [
-        {**row, "names": ", ".join(plan.all_names), "what": size}
+        {**row, "names": ", ".join(plan.all_names), "status": plan.state, "what": size}
         for plan, row, size in zip(plans, rows, sizes, strict=True)
     ]
     columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")

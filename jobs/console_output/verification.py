@@ -90,7 +90,7 @@ def show_verification(settings: Settings, verification: Verification, text: Text
         emit(settings, CommandResult(result, *_kafka_lines(verification)))
         return
     summary = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _COUNTED if counts[status])
-    closed = f", {plan.row.status}" if plan.row.status in UNCOMMITTABLE else ""
+    closed = f", {plan.row.state}" if plan.row.status in UNCOMMITTABLE else ""
     complete = "; the plan is complete" if verification.is_complete and verification.statuses else ""
     show_all = command_line(settings, "verify", plan.called, "--all")
     lines = [

@@ -21,7 +21,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import after_cancellation
 from jobs.console_output.cancellation import cancellation_json, cancellation_lines, counts_in_words
-from jobs.console_output.commit_events import Report
+from jobs.console_output.commit_events import Report, WarningsGiven
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.admin_commit import end_throttle
@@ -29,6 +29,7 @@ from jobs.execution.admin.cancellation_requests import (
     CancellationRequests,
     Judgement,
     Reason,
+    below_min_isr_warnings,
     ended_reason,
     unsafe_refusal,
 )
@@ -47,9 +48,9 @@ from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.plans.commit_log import CommitLog, requested_changes
 from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.repository import read_plan, refuse_edited
-from jobs.runtime.console import CommandResult
+from jobs.runtime.console import CommandResult, keep_warnings
 from jobs.runtime.progress import progress
-from jobs.runtime.review import Approve, Review
+from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
 from planner.reassignment.reassignment_status import ReassignmentStatus
@@ -419,6 +420,9 @@ def _cancel_stored(
             warnings=[],
         )
     title = f"plan {stored_plan.title}: {counts_in_words(cancellation)}"
+    with cluster.reading() as reader:
+        isr_after = {status.key: status.isr_after for status in cancellation.safe}
+        warned = below_min_isr_warnings(settings, reader, isr_after)
     if not apply:
         dry = cancellation_json(stored_plan, cancellation) | {"dry_run": True}
         note = "dry run: nothing was written; --apply writes"
@@ -426,8 +430,12 @@ def _cancel_stored(
             same_step(settings, "apply", "cancel", stored_plan.called, "--apply"),
             *_steps(settings, stored_plan, cancellation),
         ]
-        return CommandResult(dry, title, *cancellation_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
-    if approve is not None and not approve(Review("cancel it?", [title])):
+        lines = [*cancellation_lines(stored_plan, cancellation), *warning_lines(warned), note]
+        return CommandResult(dry, title, *lines, steps=steps, warnings=warned)
+    keep_warnings(warned)
+    if approve is None:
+        report(WarningsGiven(warned))
+    elif not approve(Review("cancel it?", [title, *warning_lines(warned)], warnings=warned)):
         raise SurveyorError("not cancelled: the question was not answered with yes")
     outcomes = cancel_running(
         settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies, report=report

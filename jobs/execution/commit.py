@@ -30,6 +30,7 @@ from jobs.execution.admin.running_waves import moving_partitions
 from jobs.execution.admin.throttles import other_throttled_plans, throttle_lines, throttle_rows
 from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
 from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
+from jobs.execution.ended_plans import close_ended_plans
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
 from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
@@ -236,6 +237,7 @@ def commit_plan(
                 settings, cluster.zookeeper_session, stored_plan, preflight, limits, detailed=detailed, report=report
             )
         commit_log = apply_plan(settings, cluster, stored_plan, preflight, hold, running=running, report=report)
+        close_ended_plans(settings, cluster)
         return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed, report=report)
 
 

@@ -19,26 +19,29 @@ from jobs.adapters.cluster_connections.interface import ClusterConnection, Clust
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.console_output.cancellation import PartitionReading, reading_line, readings_json
+from jobs.console_output.commit_events import WarningsGiven, log_event
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.cancellation_requests import (
     CancellationRequests,
     Judgement,
     Reason,
+    below_min_isr_warnings,
     ended_reason,
     unsafe_refusal,
 )
 from jobs.execution.admin.connections import admin_of, lease_for, refuse_known_other_cluster
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows
-from jobs.runtime.console import CommandResult, log, truncate
-from jobs.runtime.review import Approve, Review
+from jobs.runtime.console import CommandResult, keep_warnings, log, truncate
+from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from planner.reassignment.reassignment_status import (
     ReassignmentStep,
     cancellation_risk,
     is_stranded,
+    left_in_sync,
     status_in_any_order,
 )
 from schemas import reasons
@@ -83,13 +86,18 @@ def cancel_partitions(
             return CommandResult(
                 readings_json(partitions), "nothing is left to cancel", *_lines(partitions), warnings=[]
             )
+        warned = below_min_isr_warnings(settings, reader, {row.key: row.isr_after for row in pending})
         if not apply:
             note = "dry run: nothing was written; --apply writes"
             step = same_step(settings, "apply", "cancel", "--apply")
             title = f"{pluralise(len(pending), 'partition')} to be cancelled"
             result = readings_json(partitions) | {"dry_run": True}
-            return CommandResult(result, title, *_lines(partitions), note, steps=[step], warnings=[])
-        if approve is not None and not approve(Review("cancel these?", _lines(partitions))):
+            lines = [*_lines(partitions), *warning_lines(warned), note]
+            return CommandResult(result, title, *lines, steps=[step], warnings=warned)
+        keep_warnings(warned)
+        if approve is None:
+            log_event(WarningsGiven(warned))
+        elif not approve(Review("cancel these?", [*_lines(partitions), *warning_lines(warned)], warnings=warned)):
             raise SurveyorError("not cancelled: the question was not answered with yes")
         with lease_for(settings, cluster, "", "cancel") as lease:
             return _apply(settings, cluster, reader, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
@@ -116,7 +124,9 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
             else None
         )
         stranded = current is not None and is_stranded(current, isr)
-        partitions.append(PartitionReading(key, current, request, risk, is_stranded=stranded))
+        is_known = current is not None and current.is_being_reassigned and isr is not None
+        left = left_in_sync(current, isr) if is_known and current is not None and isr is not None else None
+        partitions.append(PartitionReading(key, current, request, risk, is_stranded=stranded, isr_after=left))
     return partitions
 
 

@@ -12,6 +12,7 @@ from jobs.core.errors import ExitCode
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, with_default_throttle
 from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unapproved
+from jobs.execution.ended_plans import close_ended_plans
 from jobs.execution.preflight import check_before_commit
 from jobs.execution.rollback_completion import close_if_rolled_back, read_rollback, target_snapshot
 from jobs.execution.rollback_plan import refuse_without_snapshot
@@ -72,6 +73,7 @@ def roll_back_plan(
                     detailed=detailed,
                     report=report,
                 )
+                close_ended_plans(settings, cluster)
                 with cluster.reading() as reader:
                     is_back = close_if_rolled_back(reader, settings, original, to_snapshot)
                 return _report(

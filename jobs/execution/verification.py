@@ -9,7 +9,7 @@ that the cluster's metadata shows.
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
@@ -18,11 +18,12 @@ from jobs.advice.outage import outage_after
 from jobs.console_output.copy_progress import CopyProgress
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
+from jobs.execution.ended_plans import close_ended
 from jobs.execution.rollback_completion import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
 from jobs.preconditions.limits import refuse_other_id
 from jobs.repositories.plans.commit_log import record_completion
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.repository import find_plan, read_plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
 from jobs.repositories.warehouse_status import throttled_plans
 from jobs.runtime.progress import progress
@@ -30,7 +31,7 @@ from jobs.runtime.settings import Settings
 from planner.placement.plan_figures import Figures, figures_in
 from planner.reassignment.copy_rate import CopyReading, ReplicaCopy, ReplicaKey
 from schemas.current_state import Leadership
-from schemas.enums import NO_LEADER, Action
+from schemas.enums import NO_LEADER, Action, PlanStatus
 from schemas.plan import Plan
 from schemas.rows import Broker, Change
 
@@ -69,6 +70,9 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
                 record_completion(settings.warehouse, plan)
                 if unmarked := close_rolled_back(reader, settings, plan):
                     verification.warnings.append(unmarked)
+            if plan.row.status == PlanStatus.PARTIAL:
+                close_ended(settings.warehouse, reader, plan, current, operations)
+                verification.plan = replace(plan, row=find_plan(settings.warehouse, plan.plan_id))
         verification.throttled = plan.plan_id in throttled_plans(settings.warehouse)
         if in_full:
             try:

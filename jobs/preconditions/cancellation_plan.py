@@ -20,6 +20,7 @@ from planner.reassignment.reassignment_status import (
     ReassignmentStatus,
     cancellation_risk,
     is_stranded,
+    left_in_sync,
     status_of,
 )
 from schemas import reasons
@@ -45,6 +46,8 @@ class PartitionStatus:
     """None of its replicas is in its ISR and none is being added, so no replica can lead it."""
     is_unknown: bool = False
     """Its topic cannot be decoded, or changed each time it was read."""
+    isr_after: Sequence[int] | None = None
+    """In-sync replicas that a cancellation leaves; None if it is not running, or its ISR is unknown."""
 
     @property
     def key(self) -> Key:
@@ -149,7 +152,8 @@ def _partition_status(
     if status is not ReassignmentStatus.IN_PROGRESS:
         stranded = not current.is_being_reassigned and is_stranded(current, isr)
         return PartitionStatus(steps[number], status, detail, stranded=stranded)
-    return PartitionStatus(steps[number], status, detail, risk_of(current, isr))
+    isr_after = None if isr is None else left_in_sync(current, isr)
+    return PartitionStatus(steps[number], status, detail, risk_of(current, isr), isr_after=isr_after)
 
 
 def _assignment_of(change: Change, partition: CurrentPartition) -> tuple[ReplicaAssignment | None, str | None]:

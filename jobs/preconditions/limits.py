@@ -38,7 +38,7 @@ def refuse_closed(plan: Plan, state: CurrentCluster) -> None:
     """Raise RefusedError if the plan cannot be committed at all, or the cluster must not be written to."""
     refuse_migration(state.migration)
     if plan.row.status in UNCOMMITTABLE:
-        raise RefusedError(f"plan {plan.title} is {plan.row.status}; plan again")
+        raise RefusedError(f"plan {plan.title} is {plan.row.state}; plan again")
     if plan.row.is_cycle:
         raise RefusedError(
             f"plan {plan.title} records a finished cycle of `surveyor control`, which cannot be committed. "

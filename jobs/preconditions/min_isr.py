@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from jobs.core.arrow_rows import StoredRows, values_of
 from schemas.enums import Action
-from schemas.rows import ChangeSummary
+from schemas.rows import ChangeSummary, Key
 from schemas.text import partition_name
 
 
@@ -29,6 +29,17 @@ def below_min_isr(minimum: Mapping[str, int], changes: Sequence[ChangeSummary]) 
         if change.action != Action.REASSIGN and not 0 < len(change.isr_before or ()) <= len(change.isr_after)
     ]
     return [change.name for change in smaller if len(change.isr_after) < minimum.get(change.topic, 0)]
+
+
+def cancelled_below_min_isr(minimum: Mapping[str, int], isr_after: Mapping[Key, Sequence[int] | None]) -> list[str]:
+    """Name the partitions whose ISR is below min.insync.replicas once their reassignments are cancelled.
+
+    >>> cancelled_below_min_isr({"a": 2}, {("a", 0): [2], ("a", 1): [1, 2], ("a", 2): None, ("b", 0): []})
+    ['a-0']
+    """
+    return [
+        partition_name(*key) for key, isr in isr_after.items() if isr is not None and len(isr) < minimum.get(key[0], 0)
+    ]
 
 
 def stored_below_min_isr(minimum: Mapping[str, int], changes: StoredRows) -> list[str]:

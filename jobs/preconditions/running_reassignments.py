@@ -111,8 +111,21 @@ def classify(current: CurrentReassignments) -> Reassignments:
         f"{REASSIGN_PARTITIONS} (Kafka treats it as empty; `delete {REASSIGN_PARTITIONS}` in zookeeper-shell clears it)"
     )
     not_understood = [empty_request] if current.requests is None else []
-    understood = [_classify(key, partition, current) for key, partition in current.partitions.items()]
+    understood = [
+        _classify(key, partition, current)
+        for key, partition in current.partitions.items()
+        if not _has_ended(key, partition, current)
+    ]
     return Reassignments(understood, [*not_understood, *current.not_understood])
+
+
+def _has_ended(key: Key, partition: CurrentPartition, current: CurrentReassignments) -> bool:
+    """Return whether a reassignment has ended since it was listed: its partition was read later."""
+    try:
+        assignment = partition.assignment
+    except MalformedZnodeError:
+        return False
+    return key not in (current.requests or {}) and (assignment is None or not assignment.is_being_reassigned)
 
 
 @dataclass(frozen=True, slots=True)

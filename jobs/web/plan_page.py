@@ -201,7 +201,7 @@ def _commit_obstacles(plan: PlanTables, now: datetime, max_age_hours: float) -> 
     """Return warnings if the plan cannot be committed in its current state, or if its snapshot is outdated."""
     row = plan.row
     if row.status in UNCOMMITTABLE:
-        yield f"this plan is {row.status} and cannot be committed; plan again"
+        yield f"this plan is {row.state} and cannot be committed; plan again"
     elif row.is_cycle:
         yield "this plan records a completed cycle of `surveyor control` and cannot be committed"
         return

@@ -113,6 +113,15 @@ def cancelled_replicas(step: ReassignmentStep) -> list[int]:
     return ReplicaAssignment(step.before).towards(step.after).origin
 
 
+def left_in_sync(now: ReplicaAssignment, isr: Sequence[int]) -> list[int]:
+    """Return the in-sync replicas that remain if a running reassignment is cancelled.
+
+    >>> left_in_sync(ReplicaAssignment([3, 1, 2], adding=[3], removing=[1]), isr=[2, 3])
+    [2]
+    """
+    return [broker for broker in isr if broker in now.origin]
+
+
 def cancellation_risk(
     now: ReplicaAssignment, isr: Sequence[int] | None, live: Collection[int], *, fewer_copies: bool = False
 ) -> CancellationRisk | None:

@@ -27,6 +27,9 @@ CATCH_UP_SECONDS: Final = 10.0
 CONTACT_SECONDS: Final = 15.0
 """Seconds for some broker to answer and to have contact with the quorum's leader, as after its death."""
 
+APPEND_SECONDS: Final = 0.05
+"""Seconds in which changes of the controller reach its log: twice the default of controller.quorum.append.linger.ms."""
+
 _POLL_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.5
 
@@ -116,6 +119,21 @@ def catch_up(session: BrokerSession) -> None:
     if quorum.high_watermark is None:
         raise StaleMetadataError("the leader of the quorum does not report what is committed")
     await_applied(session.ask, quorum.high_watermark)
+
+
+def appended_end(session: BrokerSession) -> int:
+    """Return the end of the leader's log once it has all that the controller did before this call, committed or not.
+
+    The controller lists reassignments as it has them in memory (`ReplicationControlManager.listReassigningTopic`). A
+    broker that has applied the log before this end knows all that such a list showed. Raise the same errors as
+    `catch_up`.
+    """
+    time.sleep(APPEND_SECONDS)
+    quorum = session.describe_quorum()
+    end = next((row.log_end_offset for row in quorum.voters if row.voter_id == quorum.leader_id), None)
+    if end is None:
+        raise StaleMetadataError("the leader of the quorum does not report the end of its log")
+    return end
 
 
 def await_applied(ask: Ask, end: int, seconds: float | None = None) -> None:

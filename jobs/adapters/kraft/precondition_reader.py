@@ -4,7 +4,6 @@ Brokers report no versions, so topics and partitions have none. What is not unde
 depends on it is unknown. This module does not ensure that a broker has caught up with the quorum; `fresh_reads` does.
 """
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -33,42 +32,15 @@ from schemas.current_state import (
     TopicSettings,
 )
 from schemas.rows import Key, Operation
-from schemas.znode_codecs import Assignment, MalformedZnodeError, UnreadPartition
-
-SETTLING_SECONDS: Final = 0.1
-MAX_READINGS: Final = 20
-"""The controller lists reassignments, and a broker describes partitions from its copy, which it applies milliseconds
-after the controller. So each partition is read until two readings of it, this far apart, are the same. The
-reassignments of a large wave would never all be the same at once, because some complete at every moment.
-"""
+from schemas.znode_codecs import Assignment, UnreadPartition
 
 NOT_READ: Final = "it changed while it was read, or its reassignment is not listed"
 
 
 def read_partitions(session: BrokerSession, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
     """Read the topics and states of these partitions; the topics have an assignment for these partitions only."""
-    restless = list(dict.fromkeys(keys))
-    partitions = _partitions(restless, read_named_partitions(session, restless))
-    for _ in range(MAX_READINGS):
-        time.sleep(SETTLING_SECONDS)
-        current = _partitions(restless, read_named_partitions(session, restless))
-        restless = [key for key in restless if _shown(current[key]) != _shown(partitions[key])]
-        partitions |= current
-        if not restless:
-            break
-    return partitions
-
-
-def _shown(partition: CurrentPartition) -> tuple[object, ...]:
-    """Return what a reading shows of a partition, without the others of its topic."""
-    topic = partition.topic
-    assigned: object
-    try:
-        assigned = partition.assignment
-    except MalformedZnodeError as error:
-        assigned = str(error)
-    topic_id = None if topic.content.value is None else topic.content.value.topic_id
-    return topic.exists, topic_id, assigned, partition.content, partition.eligible, partition.last_known
+    unique = list(dict.fromkeys(keys))
+    return _partitions(unique, read_named_partitions(session, unique))
 
 
 def read_operations(session: BrokerSession, operations: Sequence[Operation]) -> OperationState:

@@ -1,8 +1,11 @@
 """Topics and partitions of a KRaft cluster: read in pages, with running reassignments, and read again if torn.
 
 DescribeTopicPartitions (Kafka 3.8) returns pages of partitions with eligible leader replicas. Older brokers return all
-topics in one Metadata response, without them. Pages and the list of reassignments are of different moments, so the list
-is read before and after the pages. A topic for which the two lists or the replicas disagree is read once more.
+topics in one Metadata response, without them. A page has all replicas of a partition, and only the controller lists
+which of them a reassignment adds and removes. A broker may apply the end of a reassignment seconds after the controller
+stops listing it: until then its pages still have the replicas before and after it. So the list is read, the broker
+catches up with it, the pages are read, and the list is read again. The pages are then of a moment between both lists. A
+partition for which the two lists or the replicas disagree is read again.
 
 A large cluster is read in shares of its topics (`read_share`), by several processes from several brokers.
 """
@@ -28,6 +31,7 @@ from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, NotPermittedError, Reassignments, RefusedReadError, read_moves
+from jobs.adapters.kraft.fresh_reads import appended_end, await_applied
 from jobs.adapters.kraft.session import UNSUPPORTED, BrokerSession, StaleMetadataError
 from schemas.rows import Key, QuarantinedZnode
 
@@ -39,6 +43,9 @@ TOPICS_PER_LIST: Final = 200
 
 TOPICS_PER_REQUEST: Final = 200
 """Topics whose configs are requested at a time; a response has all settings of each, about 3 kB."""
+
+MAX_READINGS: Final = 10
+"""Readings of a partition, after which it is not understood; usually its reassignment begins or ends in one of them."""
 
 TOPIC: Final = "DescribeTopicPartitions"
 CONFIG: Final = "DescribeConfigs"
@@ -136,9 +143,9 @@ def read_share(session: BrokerSession, names: Sequence[str], moves: Reassignment
     """Read some topics with their configs; `moves` are the reassignments as listed before, None if they are unknown."""
     quarantine: list[QuarantinedZnode] = []
     topics = _read(session, names)
-    torn = _torn(topics, moves or {}, moves or {})
+    torn = {topic for topic, _ in _torn(topics, moves or {}, moves or {})}
     kept = {name: row for name, row in topics.items() if name not in torn}
-    return _reading(session, kept, moves, quarantine, torn=sorted(torn))
+    return _reading(session, _Untorn(kept, moves), quarantine, torn=sorted(torn))
 
 
 def read_topics(
@@ -149,29 +156,25 @@ def read_topics(
     `more` returns topics that must exist besides those listed, for a client that may not describe all topics.
     """
     quarantine: list[QuarantinedZnode] = []
-    topics, moves = _read_untorn(session, names, lambda: listed_moves(session, quarantine))
+    reading = _read_untorn(session, names, lambda: listed_moves(session, quarantine))
     if names is None:
-        topics |= _read(session, sorted({*more()} - topics.keys()))
-    return _reading(session, topics, moves, quarantine)
+        reading.topics.update(_read(session, sorted({*more()} - reading.topics.keys())))
+    return _reading(session, reading, quarantine)
 
 
 def _reading(
-    session: BrokerSession,
-    topics: Mapping[str, KRaftTopic],
-    moves: Reassignments | None,
-    quarantine: list[QuarantinedZnode],
-    torn: Sequence[str] = (),
+    session: BrokerSession, reading: "_Untorn", quarantine: list[QuarantinedZnode], torn: Sequence[str] = ()
 ) -> KRaftTopicReading:
     """Read the configs of topics, and return all of it as tables."""
-    topics = _with_configs(session, topics, quarantine)
+    topics = reading.topics = _with_configs(session, reading.topics, quarantine)
     for name, row in topics.items():
         if row.fault is not None:
             quarantine.append(QuarantinedZnode(path=f"{TOPIC}/{name}", reason=row.fault))
-    _add_moves(topics, moves, quarantine)
+    reading.add_moves(quarantine)
     return KRaftTopicReading(
         topics=_topic_table(topics),
         partitions=_partition_table([row for topic in topics.values() for row in topic.partitions]),
-        moves=moves or {},
+        moves=reading.moves or {},
         quarantine=quarantine,
         torn=torn,
     )
@@ -184,11 +187,11 @@ def read_named_topics(
 
     A topic that does not exist is left out. Without the reassignments, no partition is understood.
     """
-    topics, moves = _read_untorn(session, sorted(set(names)), lambda: permitted_moves(session))
+    reading = _read_untorn(session, sorted(set(names)), lambda: permitted_moves(session))
     if with_configs:
-        topics = _with_configs(session, topics, [])
-    _add_moves(topics, moves, [])
-    return topics, moves
+        reading.topics = _with_configs(session, reading.topics, [])
+    reading.add_moves([])
+    return reading.topics, reading.moves
 
 
 def read_named_partitions(session: BrokerSession, keys: Collection[Key]) -> dict[str, KRaftTopic]:
@@ -197,9 +200,57 @@ def read_named_partitions(session: BrokerSession, keys: Collection[Key]) -> dict
     What else the cluster has, or moves, is not read: a large plan is read in portions while much of it is moving.
     """
     names = sorted({topic for topic, _ in keys})
-    topics, moves = _read_untorn(session, names, lambda: permitted_moves(session, keys), frozenset(keys))
-    _add_moves(topics, moves, [])
-    return topics
+    reading = _read_untorn(session, names, lambda: permitted_moves(session, keys), frozenset(keys))
+    reading.add_moves([])
+    return reading.topics
+
+
+@dataclass(slots=True)
+class _Untorn:
+    """Topics, and the reassignments that ran when each of their partitions was read."""
+
+    topics: dict[str, KRaftTopic]
+    moves: Reassignments | None
+    """None if they are not listed."""
+    torn: set[Key] = field(default_factory=set)
+    """Partitions whose replicas and reassignments are not of one moment."""
+
+    def read_again(self, names: Sequence[str], later: "_Untorn") -> None:
+        """Replace the torn partitions of these topics, and those of a topic that was created again."""
+        kept = set[Key]()
+        for name in names:
+            earlier, topic = self.topics.pop(name), later.topics.get(name)
+            if topic is None:
+                continue
+            if earlier.topic_id == topic.topic_id:
+                untorn = {row.key: row for row in earlier.partitions if row.key not in self.torn}
+                topic.partitions = [untorn.get(row.key, row) for row in topic.partitions]
+                kept |= untorn.keys()
+            self.topics[name] = topic
+        moves = (self.moves or {}).items()
+        latest = {key: move for key, move in (later.moves or {}).items() if key[0] in names and key not in kept}
+        self.moves = {key: move for key, move in moves if key[0] not in names or key in kept} | latest
+        self.torn = later.torn - kept
+
+    def add_moves(self, quarantine: list[QuarantinedZnode]) -> None:
+        """Fill in what reassignments add and remove.
+
+        A partition is not understood if reassignments are unknown, or if its own changed each time it was read: the
+        rules leave it alone, and no figure counts it as healthy.
+        """
+        if self.moves is None:
+            for topic in self.topics.values():
+                topic.partitions = [replace(row, understood=False) for row in topic.partitions]
+            return
+        for name in {name for name, _ in self.moves.keys() | self.torn} & self.topics.keys():
+            rows = self.topics[name].partitions
+            for number, row in enumerate(rows):
+                if row.key in self.torn:
+                    rows[number] = replace(row, understood=False)
+                    reason = "its reassignment changed while it was read; take a snapshot again"
+                    quarantine.append(QuarantinedZnode(path=f"{TOPIC}/{row.topic}/{row.partition}", reason=reason))
+                elif (move := self.moves.get(row.key)) is not None:
+                    rows[number] = replace(row, adding_replicas=[*move.adding], removing_replicas=[*move.removing])
 
 
 def _read_untorn(
@@ -207,37 +258,37 @@ def _read_untorn(
     names: Sequence[str] | None,
     list_moves: Callable[[], Reassignments | None],
     keys: frozenset[Key] | None = None,
-) -> tuple[dict[str, KRaftTopic], Reassignments | None]:
-    """Read topics between two lists of the running reassignments, and those that are torn once more.
+) -> _Untorn:
+    """Read topics between two lists of the running reassignments, and again while some of their partitions are torn.
 
     With `keys`, only these partitions are read.
     """
-    before = list_moves()
+    reading = _read_between(session, names, list_moves(), list_moves, keys)
+    latest = reading.moves
+    for _ in range(1, MAX_READINGS):
+        if latest is None or not reading.torn:
+            break
+        torn = sorted({topic for topic, _ in reading.torn})
+        again = _read_between(session, torn, latest, list_moves, keys)
+        latest = again.moves
+        reading.read_again(torn, again)
+    return reading if latest is not None else _Untorn(reading.topics, None)
+
+
+def _read_between(
+    session: BrokerSession,
+    names: Sequence[str] | None,
+    before: Reassignments | None,
+    list_moves: Callable[[], Reassignments | None],
+    keys: frozenset[Key] | None,
+) -> _Untorn:
+    """Read topics from a broker that has applied what the list `before` shows, and list the reassignments again."""
+    if before is None:
+        return _Untorn(_read(session, names, keys), None)
+    await_applied(session.ask, appended_end(session))
     topics = _read(session, names, keys)
-    moves = None if before is None else list_moves()
-    if before is not None and moves is not None and (torn := _torn(topics, before, moves)):
-        again = _read(session, sorted(torn), keys)
-        topics = {name: row for name, row in topics.items() if name not in torn} | again
-        latest = list_moves()
-        moves = None if latest is None else _moves_when_read(again, torn, moves, latest)
-    return topics, moves
-
-
-def _moves_when_read(
-    again: Mapping[str, KRaftTopic],
-    torn: Collection[str],
-    listed: Reassignments,
-    latest: Reassignments,
-) -> Reassignments:
-    """Return the reassignments at the moment when each topic was read: `torn` between two lists, the others before.
-
-    A move that has ended since has left the last list. Without it, all its replicas would count as assigned.
-    """
-    replicas = {row.key: row.replicas for topic in again.values() for row in topic.partitions}
-    earlier = {
-        key: move for key, move in listed.items() if key[0] not in torn or {*replicas.get(key, ())} == {*move.replicas}
-    }
-    return earlier | {key: move for key, move in latest.items() if key[0] in torn}
+    moves = list_moves()
+    return _Untorn(topics, moves, set() if moves is None else _torn(topics, before, moves))
 
 
 def permitted_moves(session: BrokerSession, keys: Iterable[Key] | None = None) -> Reassignments | None:
@@ -255,8 +306,11 @@ def permitted_moves(session: BrokerSession, keys: Iterable[Key] | None = None) -
 
 def torn_between(before: Reassignments | None, after: Reassignments | None) -> set[str]:
     """Return the topics whose reassignments differ between two lists; either list may be unknown."""
-    old, new = before or {}, after or {}
-    return {key[0] for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+    return {topic for topic, _ in _changed(before or {}, after or {})}
+
+
+def _changed(before: Reassignments, after: Reassignments) -> set[Key]:
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 def listed_moves(session: BrokerSession, quarantine: list[QuarantinedZnode]) -> Reassignments | None:
@@ -363,48 +417,13 @@ def _topic_id(topic_id: UUID | None) -> str | None:
     return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def _torn(topics: Mapping[str, KRaftTopic], before: Reassignments, after: Reassignments) -> set[str]:
-    """Return the topics whose partitions and reassignments are not of one moment.
-
-    A topic that is left out of `topics` was not requested, or does not exist.
-    """
-    torn = torn_between(before, after)
-    moved = (topics[name] for name in {name for name, _ in after} - torn if name in topics)
-    replicas = {row.key: {*row.replicas} for topic in moved for row in topic.partitions}
-    for key, move in after.items():
-        if replicas.get(key) != {*move.replicas}:
-            torn.add(key[0])
-    return torn & topics.keys()
-
-
-def _add_moves(
-    topics: Mapping[str, KRaftTopic], moves: Reassignments | None, quarantine: list[QuarantinedZnode]
-) -> None:
-    """Fill in what reassignments add and remove.
-
-    A partition is not understood if reassignments are unknown, or if its own changed each time it was read: the rules
-    leave it alone, and no figure counts it as healthy.
-    """
-    if moves is None:
-        for topic in topics.values():
-            topic.partitions = [replace(row, understood=False) for row in topic.partitions]
-        return
-    moved = {name for name, _ in moves}
-    for topic in (topic for name, topic in topics.items() if name in moved):
-        for number, row in enumerate(topic.partitions):
-            move = moves.get(row.key)
-            if move is None:
-                continue
-            fits = {*move.replicas} == {*row.replicas}
-            topic.partitions[number] = replace(
-                row,
-                adding_replicas=[*move.adding],
-                removing_replicas=[*move.removing],
-                understood=row.understood and fits,
-            )
-            if not fits:
-                reason = "its reassignment changed while it was read; take a snapshot again"
-                quarantine.append(QuarantinedZnode(path=f"{TOPIC}/{row.topic}/{row.partition}", reason=reason))
+def _torn(topics: Mapping[str, KRaftTopic], before: Reassignments, after: Reassignments) -> set[Key]:
+    """Return the partitions of these topics that were read at another moment than their reassignments were listed."""
+    described = {name: row for name, row in topics.items() if row.fault is None}
+    moved = {name for name, _ in after} & described.keys()
+    replicas = {row.key: {*row.replicas} for name in moved for row in described[name].partitions}
+    misfits = {key for key, move in after.items() if replicas.get(key) != {*move.replicas}}
+    return {key for key in _changed(before, after) | misfits if key[0] in described}
 
 
 def _topic_table(topics: Mapping[str, KRaftTopic]) -> pa.Table:

@@ -26,7 +26,7 @@ from jobs.adapters.kraft.cluster import (
     refused,
     request_rows,
 )
-from jobs.adapters.kraft.fresh_reads import await_applied, catch_up
+from jobs.adapters.kraft.fresh_reads import appended_end, await_applied, catch_up
 from jobs.adapters.kraft.session import BrokerSession, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
     KRaftTopicReading,
@@ -123,17 +123,17 @@ class KRaftSource:
             quarantine: list[QuarantinedZnode] = []
             names, is_complete = list_topics(session)
             brokers = [row for row in read_cluster(session, self._protocol)[1] if row.is_live]
-            committed = None if session.quorum is None else session.quorum.high_watermark
-            if committed is not None:
-                brokers = self._caught_up(brokers, committed)
+            moves = listed_moves(session, quarantine)
+            end = None if session.quorum is None else appended_end(session)
+            if end is not None:
+                brokers = self._caught_up(brokers, end)
             if not is_complete:
                 hidden, faults = topics_in_log_dirs(brokers, self._settings)
                 names = sorted(hidden.union(names))
                 quarantine.extend(faults)
-            moves = listed_moves(session, quarantine)
             size = max(1, -(-len(names) // count))
             shares = [names[start : start + size] for start in range(0, len(names), size)]
-            return Shares(shares, moves, bootstrap(brokers, self._settings), quarantine, committed)
+            return Shares(shares, moves, bootstrap(brokers, self._settings), quarantine, end)
 
         return self._read(read)
 
@@ -150,8 +150,8 @@ class KRaftSource:
         addresses = [*shares.addresses[first:], *shares.addresses[:first], *bootstrap_addresses(self.bootstrap_servers)]
 
         def read(session: BrokerSession) -> KRaftTopicReading:
-            if session.has_controller and shares.committed is not None:
-                await_applied(session.ask, shares.committed)
+            if session.has_controller and shares.end is not None:
+                await_applied(session.ask, shares.end)
             return read_share(session, names, moves if session.has_controller else None)
 
         return _rows(read_from_broker(addresses, self._settings, read), started)
@@ -221,11 +221,9 @@ class KRaftSource:
 
         return read_from_broker(bootstrap_addresses(self.bootstrap_servers), self._settings, read_current)
 
-    def _caught_up(self, brokers: Sequence[Broker], committed: int) -> list[Broker]:
-        """Return the brokers that apply the metadata log before the offset `committed` in time."""
-        answers, _ = ask_brokers(
-            brokers, self._settings, CAUGHT_UP_SECONDS, lambda ask, _: await_applied(ask, committed)
-        )
+    def _caught_up(self, brokers: Sequence[Broker], end: int) -> list[Broker]:
+        """Return the brokers that apply the metadata log before the offset `end` in time."""
+        answers, _ = ask_brokers(brokers, self._settings, CAUGHT_UP_SECONDS, lambda ask, _: await_applied(ask, end))
         return [row for row in brokers if row.broker_id in answers]
 
     def _topics(self, session: BrokerSession, topic: str | None = None) -> KRaftTopicReading:
@@ -278,7 +276,7 @@ class Shares:
     """Of the live brokers."""
     quarantine: Sequence[QuarantinedZnode]
     """Rows of QUARANTINE for metadata that is missing from the lists."""
-    committed: int | None
+    end: int | None
     """The offset before which brokers must have applied the metadata log, None if it is unknown."""
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from deltalake.exceptions import DeltaError
+
 from jobs.adapters.brokers.admin_client import (
     NO_ERROR,
     NO_REASSIGNMENT_IN_PROGRESS,
@@ -22,6 +24,7 @@ from jobs.adapters.brokers.admin_client import (
 )
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.cluster_connections.interface import ClusterReader, Lease
+from jobs.console_output.plan_text import warnings
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.execution.admin.controller_client import judge_under_lease
 from jobs.execution.admin.zk_controller_client import (
@@ -30,12 +33,18 @@ from jobs.execution.admin.zk_controller_client import (
     ZkReassignmentOverride,
 )
 from jobs.preconditions.cancellation_plan import allowed_by_option
-from jobs.runtime.console import log
+from jobs.preconditions.min_isr import cancelled_below_min_isr
+from jobs.repositories.snapshots import last_snapshot
+from jobs.repositories.warehouse_status import default_min_isr_of
+from jobs.runtime.console import log, warn
+from jobs.runtime.settings import Settings
+from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus
 from schemas import reasons
 from schemas.enums import Outcome
 from schemas.rows import Key
 from schemas.text import LINES_SHOWN, pluralise
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR
 
 _DONE_CODES: Final = {NO_ERROR, NO_REASSIGNMENT_IN_PROGRESS}
 
@@ -179,6 +188,26 @@ def refuse_other_controller(reader: ClusterReader, *, was_resident: bool) -> Non
     if (reader.read_resident_controller() is not None) != was_resident:
         change = "is no longer" if was_resident else "has become"
         raise RefusedError(f"`surveyor control` {change} the controller; run the same command again")
+
+
+def below_min_isr_warnings(
+    settings: Settings, reader: ClusterReader, isr_after: Mapping[Key, Sequence[int] | None]
+) -> list[str]:
+    """Warn of partitions that a cancellation leaves below min.insync.replicas, by the configs of their topics now.
+
+    A warehouse that cannot be read does not prevent a cancellation: Kafka's default then counts for other topics.
+    """
+    topics = sorted({topic for topic, _ in isr_after})
+    if not topics:
+        return []
+    default = DEFAULT_MIN_ISR
+    try:
+        if settings.warehouse.exists():
+            default = default_min_isr_of(settings.warehouse, last_snapshot(settings.warehouse))
+    except (SurveyorError, OSError, DeltaError):
+        warn(f"the brokers' {MIN_ISR} is unknown: Kafka's default, {DEFAULT_MIN_ISR}, is assumed")
+    minimum = {row.topic: min_isr_of(row.config, default) for row in reader.read_topics(topics).topics}
+    return [*warnings("", (), (), (), cancelled_below_min_isr(minimum, isr_after))]
 
 
 def unsafe_refusal(subject: str, risks: Iterable[tuple[str, CancellationRisk | None]]) -> RefusedError | None:

@@ -3,6 +3,7 @@
 Reassignments are complete when no replica is being added or removed and the whole target is in sync.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -17,13 +18,15 @@ from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRe
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.preconditions.wave_outcomes import read_back
 from jobs.repositories.plans.commit_log import CommitLog
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
+from schemas.current_state import CurrentState
 from schemas.enums import Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, PlanRow, changes_among, operations_among
-from schemas.text import join_ids
+from schemas.text import join_ids, pluralise
 
 PREVIOUS_WAVE_SECONDS: Final = 15.0
 """Seconds for the wave before to show in ZooKeeper: Kafka's controller answers after it has written a request."""
@@ -90,8 +93,12 @@ def read_statuses(
     reader: ClusterReader, changes: Sequence[Change], requested: Sequence[Change] = ()
 ) -> list[tuple[Change, ReassignmentStatus, str]]:
     """Read the latest status of each reassignment, and the detail that shows it, as `reassignment_statuses`."""
+    return list(reassignment_statuses(changes, requested, _read_current(reader, changes)))
+
+
+def _read_current(reader: ClusterReader, changes: Sequence[Change]) -> CurrentState:
     reader.sync()
-    return list(reassignment_statuses(changes, requested, reader.read_current(changes)))
+    return reader.read_current(changes)
 
 
 def moving_partitions(reader: ClusterReader, plan: Plan) -> list[Change]:
@@ -124,19 +131,45 @@ def wait_complete(
     total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
     waves = sorted({move.wave for move in unfinished})
     step = f"replicas move, wave {join_ids(waves)}"
-    with progress(step, lambda: Part(total - len(unfinished), total, "complete")):
+
+    def detail() -> Part | str:
+        part = Part(total - len(unfinished), total, "complete")
+        return f"{part}; {commit_log.blocked}" if commit_log.blocked else part
+
+    with progress(step, detail):
         while unfinished:
-            statuses = with_retries(lambda: read_statuses(reader, unfinished, requested))  # noqa: B023 - called at once
+            current = with_retries(lambda: _read_current(reader, unfinished))  # noqa: B023 - called at once
+            statuses = list(reassignment_statuses(unfinished, requested, current))
             diverged = [(move, detail) for move, status, detail in statuses if status is ReassignmentStatus.DIVERGED]
             failures = [_failed_move(commit_log, move, detail) for move, detail in diverged]
             commit_log.replace_outcomes(failures)
             complete -= len(failures)
             unfinished = [move for move, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS]
+            _note_blocked(commit_log, unfinished, current)
             if unfinished:
                 on_poll()
                 time.sleep(pause)
                 pause = min(_MAX_PAUSE_SECONDS, 1.5 * pause)
     return complete
+
+
+def blocked_text(moves: Sequence[Change], current: CurrentState) -> str:
+    """Name the brokers that are not live and that reassignments in progress wait for; empty if there are none."""
+    waiting = {move.key: {*current.partitions[move.key].lagging(move.replicas_after)} - current.live for move in moves}
+    count = sum(map(bool, waiting.values()))
+    if not count:
+        return ""
+    brokers = sorted({broker for dead in waiting.values() for broker in dead})
+    are = "broker {} is" if len(brokers) == 1 else "brokers {} are"
+    return f"{are.format(join_ids(brokers))} not live: {pluralise(count, 'move')} cannot proceed"
+
+
+def _note_blocked(commit_log: CommitLog, moves: Sequence[Change], current: CurrentState) -> None:
+    """Keep what holds moves up for the end of the commit, and log it when it changes."""
+    text = blocked_text(moves, current)
+    if text and text != commit_log.blocked:
+        log(f"surveyor: {text}", logging.WARNING)
+    commit_log.blocked = text
 
 
 def _failed_move(commit_log: CommitLog, move: Change, detail: str) -> RowOutcome:
@@ -166,7 +199,9 @@ def make_poll_hook(max_wait: float | None, commit_log: CommitLog, lease: Lease) 
 def resume_hint(commit_log: CommitLog) -> str:
     """Return how to continue once this command no longer waits."""
     plan = commit_log.plan.plan_id
+    continuing = "requested changes continue in the cluster"
+    if commit_log.blocked:
+        continuing = f"{commit_log.blocked}; other {continuing}"
     return (
-        ": requested changes continue in the cluster; "
-        f"`surveyor commit {plan} --apply` continues the plan, `surveyor cancel {plan}` turns it back"
+        f": {continuing}; `surveyor commit {plan} --apply` continues the plan, `surveyor cancel {plan}` turns it back"
     )

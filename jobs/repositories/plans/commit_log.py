@@ -46,6 +46,8 @@ class CommitLog:
     written_under: int | None = None
     """Epoch under which this attempt writes or wrote as controller; None if it submits to Kafka's controller."""
     intents_written: bool = False
+    blocked: str = ""
+    """What keeps requested reassignments from proceeding, as a broker that is not live; empty if it is not known."""
     unfinished: bool = False
     """Whether a request still runs, after which the plan has more to do."""
     unanswered: bool = False
@@ -163,6 +165,8 @@ def closed_line(warehouse: Warehouse, plan: PlanRecord) -> str:
             row for plan in rollbacks for row in warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
         ]
         return f"was rolled back{_recorded(commits)}"
+    if plan.status_reason is not None:
+        return f"is {plan.state}"
     steps = warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
     return f"was cancelled{_recorded([row for row in steps if row.action == Step.CANCEL])}"
 

@@ -35,17 +35,21 @@ def delete_plans(warehouse: Warehouse, plan_ids: Sequence[str]) -> None:
     warehouse.delete("plans", f"plan_id IN ({', '.join(map(quote_identifier, plan_ids))})")
 
 
-def apply_transition(warehouse: Warehouse, plan_id: str, transition: Transition) -> None:
-    """Set the status of a plan to the one after the transition.
+def apply_transition(warehouse: Warehouse, plan_id: str, transition: Transition, reason: str | None = None) -> None:
+    """Set the status of a plan to the one after the transition, and its reason if there is one.
 
-    A commit that still runs changes nothing about a plan that was closed. Closing is final, so it overwrites any status
-    that a commit has set since the plan was read.
+    A commit that still runs changes nothing about a plan that was closed. A user who closes a plan overwrites any
+    status that a commit has set since the plan was read.
     """
     condition = plan_condition(plan_id)
-    if transition.after not in CLOSED:
+    if transition.after not in CLOSED or transition is Transition.OVERTAKE:
         before = ", ".join(quote_identifier(status.value) for status in sorted(transition.before))
         condition += f" AND status IN ({before})"
-    warehouse.update("plans", condition, status=quote_identifier(transition.after.value))
+    values = {"status": quote_identifier(transition.after.value)}
+    if reason is not None:
+        warehouse.ensure_columns("plans")
+        values["status_reason"] = quote_identifier(reason)
+    warehouse.update("plans", condition, **values)
 
 
 def count_attempt(warehouse: Warehouse, plan_id: str, minimum: int) -> int:

@@ -18,6 +18,7 @@ from planner.columns.numpy_rules import BrokerImbalance
 from planner.leadership.last_in_sync import BrokerStart, StartOrder
 from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
+from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_KRAFT
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Row, Snapshot
@@ -489,3 +490,13 @@ def test_the_most_urgent_comes_first() -> None:
         "snapshot",
         "show quarantine",
     ]
+
+
+def test_a_plan_that_is_being_committed_is_waited_for() -> None:
+    """The lease of its commit refuses another one."""
+    holder = LeaseHolder("ann", "ops1", 7, "commit", "5f", "2026-11-22T06:00:00+00:00")
+    plan = plan_record("5f", status="committing", created_at=NOW)
+    known = WarehouseStatus(snapshot=SNAPSHOT, plans=[plan])
+    situation = ClusterSituation(health=WELL, warehouse_status=known, now=NOW, max_plan_age=DAY, holder=holder)
+    text = f"plan 5f (reassign) is carried out by {holder}: wait for it, or ask there"
+    assert Suggestion(text, "verify 5f") in next_steps(situation)

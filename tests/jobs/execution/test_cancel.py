@@ -17,6 +17,7 @@ from jobs.repositories.plans.plans_table import apply_transition
 from schemas.enums import Action, Outcome, PlanStatus, Step
 from schemas.plan import Plan, RowOutcome, Transition
 from schemas.rows import Row
+from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -83,6 +84,20 @@ def test_dry_run_shows_each_partition(tree: KafkaTree, surveyor: Surveyor) -> No
     assert "t-1  to be cancelled: replicas [2, 3, 1, 0], adding [3], removing [0] → [0,1,2]" in stdout
     assert "t-2  complete, not undone: replicas [0, 2]" in stdout
     assert "\nroll back what is complete: surveyor rollback moves --zookeeper " in stdout
+
+
+@pytest.mark.usefixtures("plan", "controller")
+@pytest.mark.parametrize("named", [["moves"], ["--partitions", "t-0,t-1"]], ids=["plan", "partitions"])
+def test_partitions_left_below_min_isr_are_named_before_anything_is_written(
+    tree: KafkaTree, surveyor: Surveyor, named: list[str]
+) -> None:
+    tree.write(f"/config/topics/{T}", encode_config({"min.insync.replicas": "3"}))
+    warned = "1 partition is left with fewer in sync than min.insync.replicas, so acks=all writes fail there: t-0"
+    dry = surveyor.run("cancel", *named, "--zookeeper", tree.hosts, "--json")
+    assert (dry.exit_code, json.loads(dry.stdout)["warnings"]) == (DONE, [warned]), dry.stderr
+    assert f"  warning: {warned}" in surveyor.run("cancel", *named, "--zookeeper", tree.hosts).stdout
+    done = surveyor.run("cancel", *named, "--zookeeper", tree.hosts, "--apply")
+    assert (done.exit_code, f"warning: {warned}" in done.stderr) == (DONE, True), done.stderr
 
 
 @pytest.mark.usefixtures("plan")

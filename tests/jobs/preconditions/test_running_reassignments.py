@@ -4,15 +4,24 @@ from typing import Final
 
 import pytest
 
+from jobs.execution.admin.running_waves import blocked_text
 from jobs.preconditions.running_reassignments import (
     OtherReassignments,
     Reassignments,
+    classify,
     others_than,
     reassignment_statuses,
 )
 from planner.reassignment.obstacles import BlockedReassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
+from schemas.current_state import (
+    CurrentPartition,
+    CurrentReassignments,
+    CurrentState,
+    CurrentTopic,
+    Decoded,
+    LeaderAndIsr,
+)
 from schemas.plan import Plan
 from schemas.rows import Change
 from schemas.znode_codecs import Assignment
@@ -69,3 +78,40 @@ def test_a_wave_that_was_cancelled_is_not_complete_though_the_next_one_leads_bac
     ((_, found, _),) = reassignment_statuses([AWAY], requested, current)
 
     assert found is status
+
+
+@pytest.mark.parametrize(
+    ("assignment", "requests", "names"),
+    [
+        (Assignment({0: [3, 2, 1]}, {0: [3]}, {0: [1]}, None), {}, ["a-0"]),
+        (Assignment({0: [3, 2]}, {}, {}, None), {}, []),
+        (Assignment({0: [1, 2]}, {}, {}, None), {("a", 0): [3, 2]}, ["a-0"]),
+        (Assignment({}, {}, {}, None), {}, []),
+    ],
+    ids=["moves", "has ended since it was listed", "is requested", "was deleted since it was listed"],
+)
+def test_a_reassignment_that_has_ended_is_in_the_way_of_none(
+    assignment: Assignment, requests: dict[tuple[str, int], list[int]], names: list[str]
+) -> None:
+    topic = CurrentTopic("topic a", None, Decoded(assignment), is_unversioned=True)
+    partition = CurrentPartition(topic, 0, "a-0", None, Decoded(LeaderAndIsr(2, 5, [2])))
+    listed = {("a", 0): [3, 2]}
+    current = CurrentReassignments(listed, requests, {("a", 0): partition}, {2: 1, 3: 1}, frozenset(), None, [])
+    assert [row.name for row in classify(current).understood] == names
+
+
+# live brokers, ISR -> what a wait for the move from [1, 2] to [3, 2] names
+BLOCKED: Final = [
+    ({1, 2, 3}, [1, 2], ""),
+    ({1, 2}, [1, 2], "broker 3 is not live: 1 move cannot proceed"),
+    ({1, 3}, [1], "broker 2 is not live: 1 move cannot proceed"),
+    ({1}, [1], "brokers 2, 3 are not live: 1 move cannot proceed"),
+    ({1, 3}, [1, 2, 3], ""),
+]
+
+
+@pytest.mark.parametrize(("live", "isr", "text"), BLOCKED)
+def test_a_wait_names_the_brokers_that_it_waits_for(live: set[int], isr: list[int], text: str) -> None:
+    topic = CurrentTopic("topic a", None, Decoded(Assignment({0: [3, 2, 1]}, {0: [3]}, {0: [1]}, None)))
+    partition = CurrentPartition(topic, 0, "a-0", None, Decoded(LeaderAndIsr(1, 5, isr)))
+    assert blocked_text([MOVE], CurrentState({("a", 0): partition}, {}, frozenset(live))) == text

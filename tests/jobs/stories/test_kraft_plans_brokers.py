@@ -6,16 +6,21 @@
 import json
 import signal
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from jobs.adapters.brokers.admin_client import Admin, connected_admin
+from jobs.adapters.brokers.fanout import connected_broker
 from jobs.adapters.cluster_connections.kraft import KRaftConnection
 from jobs.adapters.delta.warehouse_lease import WarehouseLease
+from jobs.adapters.kraft.session import open_session
+from jobs.adapters.kraft.topics import read_named_partitions
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
 from jobs.repositories.actor import this_process
@@ -77,6 +82,40 @@ def test_what_changes_between_the_last_check_and_the_request_is_said(
     (applied,) = (row for row in rows if row["action"] == "reassign" and row["outcome"] == "applied")
     assert "changed at the same time: leader 1→2" in applied["message"]
     assert eventually(lambda: kafka.replicas("meanwhile") == {0: [1, 3]})
+
+
+def _unions(kafka: KRaftKafka, keys: list[Key], assigned: set[tuple[int, ...]], ended: Event) -> list[list[int]]:
+    """Read the partitions from the broker that applies most changes; return what is neither assigned nor moving."""
+    found, readings = [], 0
+    with connected_broker(kafka.cluster.nodes[3].address, {}) as send:
+        while not ended.is_set() or not readings:
+            topics = read_named_partitions(open_session(send), keys)
+            rows = [row for topic in topics.values() for row in topic.partitions if row.understood]
+            assert rows, "nothing was understood"
+            found += [row.replicas for row in rows if not row.adding_replicas and tuple(row.replicas) not in assigned]
+            readings += 1
+    return found
+
+
+def test_many_fast_moves_and_their_rollback_succeed(kafka: KRaftKafka, tmp_path: Path) -> None:
+    """Brokers apply the ends of moves later than the controller lists them: the replicas before and after count never
+    as an assignment.
+    """
+    topics = {f"fast{number}": [[1, 2]] * 40 for number in range(4)}
+    kafka.create(topics)
+    keys = [(topic, number) for topic in topics for number in range(40)]
+    kafka.plan("fast", "reassign", *kafka.targets(tmp_path, *((*key, [3, 1]) for key in keys)))
+    ended = Event()
+    with ThreadPoolExecutor(1) as pool:
+        unions = pool.submit(_unions, kafka, keys, {(1, 2), (3, 1)}, ended)
+        try:
+            for command in ("commit", "rollback"):
+                ran = kafka.surveyor(command, "fast", *APPLY, "--throttle", "20MB/s", "--json")
+                assert (ran.code, ran.json["applied"], ran.json["failed"]) == (0, len(keys), 0), ran
+                assert eventually(lambda: not kafka.moving())
+        finally:
+            ended.set()
+    assert unions.result() == []
 
 
 def test_topics_are_made_extended_configured_and_deleted(kafka: KRaftKafka) -> None:

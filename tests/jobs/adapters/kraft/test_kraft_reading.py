@@ -10,10 +10,11 @@ from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import (
     DescribeClusterResponse,
     DescribeConfigsResponse,
+    DescribeQuorumResponse,
     DescribeTopicPartitionsResponse,
     ListPartitionReassignmentsResponse,
 )
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 
 from jobs.adapters.kraft import precondition_reader
 from jobs.adapters.kraft.cluster import read_cluster
@@ -31,6 +32,27 @@ Moving = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 Answers = dict[str, list[Any]]
 
 
+LOG_END = 100
+"""The offset after the last record in the log of the quorum's leader."""
+
+
+def _quorum() -> Any:  # noqa: ANN401 - kafka-python is untyped
+    topic = DescribeQuorumResponse.TopicData
+    partition = topic.PartitionData
+    leader = partition.ReplicaState(replica_id=1, log_end_offset=LOG_END)
+    row = partition(error_code=0, partition_index=0, leader_id=1, leader_epoch=7, high_watermark=LOG_END - 10)
+    row.current_voters = [leader]
+    return DescribeQuorumResponse(error_code=0, topics=[topic(topic_name="__cluster_metadata", partitions=[row])])
+
+
+def _applied(offset: int) -> Any:  # noqa: ANN401
+    return ApiVersionsResponse(finalized_features_epoch=offset)
+
+
+CAUGHT_UP: Answers = {"DescribeQuorum": [_quorum()], "ApiVersions": [_applied(LOG_END - 1)]}
+"""Answers of a broker that has applied the whole log."""
+
+
 @dataclass
 class Broker:
     """Answers requests by their class, one after the other; the last answer stays."""
@@ -40,7 +62,7 @@ class Broker:
 
     def __call__(self, request: Any, _: float) -> Any:  # noqa: ANN401 - kafka-python is untyped
         self.requests.append(request)
-        left = self.answers[type(request).__name__.removesuffix("Request")]
+        left = {**CAUGHT_UP, **self.answers}[type(request).__name__.removesuffix("Request")]
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, Exception):
             raise answer
@@ -199,13 +221,13 @@ def test_a_topic_whose_reassignment_ended_in_between_is_read_again() -> None:
 
 @pytest.mark.parametrize(
     ("other", "replicas_again", "adding"),
-    [(("b", 0), None, [4]), (("a", 1), [4, 3], [4]), (("a", 1), [4], [])],
+    [(("b", 0), None, [4]), (("a", 1), [4, 3], [4]), (("a", 1), [4], [4])],
     ids=["of a topic read before", "before the end", "after the end"],
 )
 def test_a_reassignment_that_ends_while_a_topic_is_read_again(
     other: tuple[str, int], replicas_again: list[int] | None, adding: list[int]
 ) -> None:
-    """That of a-0 ended during the first reading; without the other's, its former replicas would seem to stay."""
+    """That of a-0 ended during the first reading; the other's did not, so that its first reading is kept."""
     first, second = ("a", 0, [2, 1], [2], [1]), (*other, [4, 3], [4], [3])
     of_other = [_partition(other[1], [4, 3])]
     pages = [
@@ -219,26 +241,51 @@ def test_a_reassignment_that_ends_while_a_topic_is_read_again(
     assert reading.quarantine == []
 
 
-def test_each_partition_is_read_until_it_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker applies the end of a-0's move after the first reading; the leader of b-0 changes all the time."""
-    monkeypatch.setattr(precondition_reader, "SETTLING_SECONDS", 0.0)
-    monkeypatch.setattr(precondition_reader, "MAX_READINGS", 4)
-    asked = list[list[str]]()
+def test_a_broker_applies_all_that_was_listed_before_it_is_read() -> None:
+    """The move of a-0 has ended, which this broker applies once it was asked three times."""
+    offsets = [LOG_END - 40, LOG_END - 20, LOG_END - 1]
+    applied = list[int]()
 
-    def page(request: Any) -> Any:  # noqa: ANN401
-        asked.append([topic.name for topic in request.topics])
-        of_a = _partition(0, [2] if len(asked) > 1 else [2, 1])
-        shown = {"a": of_a, "b": _partition(0, leader=len(asked))}
-        return _page(*((name, [shown[name]]) for name in asked[-1]))
+    def features(_: object) -> Any:  # noqa: ANN401
+        applied.append(offsets.pop(0))
+        return _applied(applied[-1])
+
+    def page(_: object) -> Any:  # noqa: ANN401
+        ended = applied and applied[-1] == LOG_END - 1
+        return _page(("a", [_partition(0, [3, 4] if ended else [3, 4, 1, 2])]))
 
     broker = Broker({"DescribeTopicPartitions": [page], "ListPartitionReassignments": [_moves()]})
-    found = precondition_reader.read_partitions(broker.session, [("a", 0), ("b", 0)])
+    broker.answers["ApiVersions"] = [features]
+    found = precondition_reader.read_partitions(broker.session, [("a", 0)])
+    assert (found["a", 0].assignment, offsets) == (([3, 4], [], []), [])
 
-    assert asked == [["a", "b"], ["a", "b"], ["a", "b"], ["b"], ["b"]]
-    assert [found[key].assignment for key in (("a", 0), ("b", 0))] == [([2], [], []), ([1, 2], [], [])]
-    state = found["b", 0].state
-    assert state is not None
-    assert state.leader == len(asked)
+
+UNION = [3, 4, 1, 2]
+RUNNING = [("a", 0, UNION, [3, 4], [1, 2])]
+
+# lists of reassignments, and replicas as described between them -> replicas and those that are added; None: unknown
+READINGS: list[tuple[str, list[list[Any]], list[list[int]], tuple[list[int], list[int]] | None]] = [
+    ("nothing moves", [[], []], [[1, 2]], ([1, 2], [])),
+    ("it moves all the time", [RUNNING, RUNNING], [UNION], (UNION, [3, 4])),
+    ("it ends in between", [RUNNING, [], []], [UNION, [3, 4]], ([3, 4], [])),
+    ("it begins in between", [[], RUNNING, RUNNING], [[1, 2], UNION], (UNION, [3, 4])),
+    ("it begins, and ends in the next reading", [[], RUNNING, [], []], [UNION, UNION, [3, 4]], ([3, 4], [])),
+    ("it begins and ends all the time", [[], RUNNING] * 6, [UNION], None),
+]
+
+
+@pytest.mark.parametrize(
+    ("lists", "described", "expected"), [row[1:] for row in READINGS], ids=[r[0] for r in READINGS]
+)
+def test_replicas_and_reassignments_are_of_one_moment(
+    lists: list[list[Any]], described: list[list[int]], expected: tuple[list[int], list[int]] | None
+) -> None:
+    """All replicas of a reassignment never count as the assignment."""
+    pages = [_page(("a", [_partition(0, replicas)])) for replicas in described]
+    answers = {"DescribeTopicPartitions": pages, "ListPartitionReassignments": [_moves(*moves) for moves in lists]}
+    (topic,) = read_named_partitions(Broker(answers).session, [("a", 0)]).values()
+    (row,) = topic.partitions
+    assert ((row.replicas, row.adding_replicas) if row.understood else None) == expected
 
 
 def test_a_reassignment_that_never_fits_is_not_understood() -> None:

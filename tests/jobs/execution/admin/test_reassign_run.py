@@ -133,6 +133,18 @@ def test_waits_for_the_last_wave_if_asked(
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
+def test_a_target_that_dies_during_the_wait_is_named(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """Its moves do not continue, and the last line says so."""
+    controller.stuck, controller.events = True, [lambda: kafka.unregister(3)]
+    done = run(surveyor, kafka, plan, "--wait", "--max-wait", "1s")
+    blocked = "broker 3 is not live: 2 moves cannot proceed"
+    assert done.exit_code == RUNNING
+    assert f"surveyor: {blocked}\n" in done.stderr
+    assert f"{blocked}; other requested changes continue in the cluster" in done.stderr
+
+
 @pytest.mark.parametrize("more", [(), ("--throttle", "1MB/s"), ("--via", "zookeeper"), ("--wait", "--max-wait", "1m")])
 def test_dry_run_changes_nothing(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, more: tuple[str, ...]

@@ -1,0 +1,129 @@
+"""Partial plans of which nothing is left to do: the cluster shows all changes, or later plans have overtaken them.
+
+A change is overtaken if a later commit of another plan has changed its partition, or if its topic is gone. A plan whose
+changes are all complete is committed. If the others are all overtaken, it is cancelled, and its row names the cause.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import attrgetter
+
+from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.errors import SurveyorError
+from jobs.preconditions.change_status import verify_plan
+from jobs.preconditions.changes import is_other_topic
+from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.repository import read_plan
+from jobs.runtime.console import log
+from jobs.runtime.settings import Settings
+from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas.current_state import CurrentState, OperationState
+from schemas.enums import Action, Outcome, PlanKind, PlanStatus
+from schemas.plan import Plan, Transition
+from schemas.rows import Change, CommitRecord, PlanRecord, PlanRow
+from schemas.text import abbreviate
+
+_UNCHECKED_KINDS = frozenset({PlanKind.DRAIN, PlanKind.UNDRAIN})
+"""Kinds whose commit also records which brokers are drained, so that only a commit completes them."""
+
+
+def close_ended_before_status(settings: Settings) -> None:
+    """Close the partial plans that have ended, if there are any; do nothing if warehouse or cluster do not answer."""
+    try:
+        if settings.warehouse.exists() and _partial_plans(settings.warehouse):
+            with settings.connection as cluster:
+                close_ended_plans(settings, cluster)
+    except (SurveyorError, OSError):
+        return  # the status itself reports that
+
+
+def _partial_plans(warehouse: Warehouse) -> list[PlanRecord]:
+    rows = warehouse.typed_rows(PlanRecord, ("status", "=", PlanStatus.PARTIAL.value)) if warehouse.has("plans") else []
+    return [row for row in rows if not row.is_cycle]
+
+
+def close_ended_plans(settings: Settings, cluster: ClusterConnection) -> None:
+    """Close the partial plans that have ended; only log a warning if that cannot be found out or recorded."""
+    try:
+        for row in _partial_plans(settings.warehouse):
+            plan = read_plan(settings.warehouse, row.plan_id)
+            with cluster.reading() as reader:
+                reader.sync()
+                if reader.read_cluster().cluster_id == row.cluster_id:
+                    current, operations = reader.read_current(plan.changes), reader.read_operations(plan.tasks)
+                    close_ended(settings.warehouse, reader, plan, current, operations)
+    except (SurveyorError, OSError) as error:
+        log(f"surveyor: could not find out which partial plans have ended: {error}", logging.WARNING)
+
+
+def close_ended(
+    warehouse: Warehouse, reader: ClusterReader, plan: Plan, current: CurrentState, operations: OperationState
+) -> None:
+    """Close a partial plan if nothing of it is left to do and no commit of it runs; log a warning if that fails."""
+    try:
+        _close(warehouse, reader, plan, current, operations)
+    except (SurveyorError, OSError) as error:
+        log(f"surveyor: could not record that plan {plan.title} has ended: {error}", logging.WARNING)
+
+
+def _close(
+    warehouse: Warehouse, reader: ClusterReader, plan: Plan, current: CurrentState, operations: OperationState
+) -> None:
+    holder = reader.read_lease_holder()
+    is_running = holder is not None and holder.plan == plan.plan_id
+    if plan.row.status != PlanStatus.PARTIAL or is_running or plan.row.kind in _UNCHECKED_KINDS:
+        return
+    statuses = verify_plan(plan, current, operations)
+    left = [row for row, status, _ in statuses if status is not ReassignmentStatus.COMPLETE]
+    if not left:
+        apply_transition(warehouse, plan.plan_id, Transition.FIND_COMPLETE)
+    elif all(status is not ReassignmentStatus.IN_PROGRESS for _, status, _ in statuses):
+        reason = _overtaken_by(warehouse, plan, left, current, operations)
+        if reason is not None:
+            apply_transition(warehouse, plan.plan_id, Transition.OVERTAKE, reason)
+
+
+def _overtaken_by(
+    warehouse: Warehouse, plan: Plan, left: Sequence[PlanRow], current: CurrentState, operations: OperationState
+) -> str | None:
+    """Return what has overtaken all rows that are left; None if one of them may still be carried out."""
+    gone = [row for row in left if _is_gone(row, current, operations)]
+    overtaking = [_later_plan(warehouse, plan, row) for row in left if row not in gone]
+    later = [plan_id for plan_id in dict.fromkeys(overtaking) if plan_id is not None]
+    if None in overtaking:
+        return None
+    titles = [row.title for row in warehouse.typed_rows(PlanRecord, ("plan_id", "in", later))] if later else []
+    topics = sorted({row.topic for row in gone})
+    causes = [f"overtaken by {'plans' if len(titles) > 1 else 'plan'} {abbreviate(sorted(titles))}"] if titles else []
+    causes += [f"{'topics' if len(topics) > 1 else 'topic'} {abbreviate(topics)} gone"] if topics else []
+    return "; ".join(causes)
+
+
+def _is_gone(row: PlanRow, current: CurrentState, operations: OperationState) -> bool:
+    """Return whether the topic of a row no longer exists, or was created again since the plan."""
+    if not isinstance(row, Change):
+        return not operations.topics[row.topic].topic.exists
+    topic = current.partitions[row.key].topic
+    if row.is_new or topic.is_forbidden or (topic.exists and topic.content.value is None):
+        return False
+    return not topic.exists or (row.topic_id is not None and is_other_topic(row, topic))
+
+
+def _later_plan(warehouse: Warehouse, plan: Plan, row: PlanRow) -> str | None:
+    """Return the last other plan that changed the partition of a row in the same way, after the plan's own commits."""
+    of_topic = warehouse.typed_rows(CommitRecord, ("topic", "=", row.topic))
+    rows = [record for record in of_topic if (record.topic, record.partition) == row.key and record.plan_id]
+    by_plan: dict[bool, list[CommitRecord]] = defaultdict(list)
+    for record in sorted(rows, key=attrgetter("committed_at")):
+        by_plan[record.plan_id == plan.plan_id].append(record)
+    since = by_plan[True][-1].committed_at if by_plan[True] else plan.row.created_at
+    later = [
+        record
+        for record in by_plan[False]
+        if record.outcome == Outcome.APPLIED
+        and record.action in {row.action, Action.REASSIGN}
+        and record.committed_at > since
+    ]
+    return later[-1].plan_id if later else None
