@@ -337,7 +337,7 @@ def _throttled(health: Health, except_on: Collection[str] = ()) -> str:
 
 def _is_live(health: Health, broker: str) -> bool:
     """Return whether a broker, or `<default>`, can change its configs."""
-    return broker == DEFAULT_ENTITY or int(broker) in health.live
+    return broker == DEFAULT_ENTITY or (broker.isdecimal() and int(broker) in health.live)
 
 
 def _is_begun(plan: PlanRecord) -> bool:

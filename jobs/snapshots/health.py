@@ -175,7 +175,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
 
 def _is_throttled(view: ClusterView, rows: PartitionArrays) -> Bools:
     """Mark the partitions of throttled topics, and those on brokers with a throttle rate."""
-    brokers = [int(name) for name in view.throttled_brokers if name != DEFAULT_ENTITY]
+    brokers = [int(name) for name in view.throttled_brokers if name.isdecimal()]
     of_topic: Bools = pc.is_in(view.partitions["topic"], pa.array([*view.throttled_topics], pa.string())).to_numpy()
     on_brokers: Bools = np.asarray(slot_mask(rows.replicas, brokers).any(axis=1))
     return of_topic | on_brokers | (DEFAULT_ENTITY in view.throttled_brokers)
