@@ -168,7 +168,14 @@ def _exceptional_figures(health: Health) -> Iterator[tuple[str, int, str]]:
 
 
 def _drains(situation: ClusterSituation) -> Iterator[str]:
-    """Format each drained broker with the age and the author of its drain."""
+    """Format each drained broker with the age and the author of its drain.
+
+    >>> from types import SimpleNamespace as Named
+    >>> row = Named(broker_id=2, since=0.0, plan_id="5f")
+    >>> status = Named(drained=[row], drained_by={"5f": "ann@ops1"})
+    >>> list(_drains(Named(warehouse_status=status, age_of=lambda since: 300.0)))
+    ['2 since 5 min by ann@ops1']
+    """
     for row in situation.warehouse_status.drained:
         author = situation.warehouse_status.drained_by.get(row.plan_id or "")
         by = f" by {author}" if author else ""
