@@ -75,12 +75,24 @@ def held_text(holder: str, place: str, advice: str, until: str = "") -> str:
     return f"{holder} has the lease of this cluster ({place}){until}, and only one process may at a time: {advice}"
 
 
-def held_advice(own_plan: str, data: bytes | str | None) -> str:
-    """Return what helps against another holder; `own_plan` is empty if this process carries out none."""
+def held_advice(own: LeaseHolder, data: bytes | str | None) -> str:
+    """Return what helps against another holder than this process. Only its own user is advised to interrupt it.
+
+    >>> ann, bob = (LeaseHolder(user, "ops1", 7, "commit", "1f", "2026-11-22T06:00:00Z") for user in ("ann", "bob"))
+    >>> held_advice(bob, encode_holder(ann))
+    'wait until it is done (`surveyor verify 1f` shows how far it is), or ask ann@ops1, then run this again'
+    >>> held_advice(ann, encode_holder(ann))
+    'interrupt it and run this again: the requested moves continue, and this commit resumes from there'
+    """
     other = known_holder(data)
-    if own_plan and other is not None and own_plan == other.plan:
+    if other is None:
+        return "wait until it is done, then run this again"
+    is_ours = (other.user, other.host) == (own.user, own.host)
+    if is_ours and own.plan and own.plan == other.plan:
         return "interrupt it and run this again: the requested moves continue, and this commit resumes from there"
-    return "wait until it is done, or interrupt it, then run this again"
+    progress = f" (`surveyor verify {other.plan}` shows how far it is)" if other.plan else ""
+    other_way = "interrupt it" if is_ours else f"ask {other.user}@{other.host}"
+    return f"wait until it is done{progress}, or {other_way}, then run this again"
 
 
 def lost_text(lease: str, reason: str) -> str:

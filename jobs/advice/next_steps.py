@@ -4,7 +4,7 @@ The suggestions follow from the cluster's health and the warehouse. Their comman
 --apply. Work that Kafka's controller should do by itself is listed as well, because that controller may be stuck.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from shlex import quote
@@ -18,10 +18,12 @@ from jobs.core.migration_signs import migration_notice
 from jobs.core.units import format_duration
 from jobs.preconditions.limits import MAX_PLAN_FROM_FUTURE_SECONDS
 from jobs.repositories.controller_epochs import epoch_regression_message
+from jobs.repositories.plans.moving_plans import MovingPlan
 from jobs.repositories.vanished_topics import VanishedTopics
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
+from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
@@ -37,6 +39,9 @@ LONG_GONE_SECONDS: Final = 3600.0
 
 A restart takes minutes, even with many log segments to check; replicas copied in the meantime are copied twice.
 """
+
+FORGOTTEN_DRAIN_SECONDS: Final = 86_400.0
+"""Seconds after which the end of a drain is due: most maintenance takes less, and a drain is no fault before."""
 
 PLANS_SHOWN: Final = 3
 BLOCKING_SHOWN: Final = 3
@@ -61,6 +66,10 @@ class ClusterSituation:
     """Assumptions of open plans, by plan id, that no longer hold."""
     holder: LeaseHolder | None = None
     """The holder of the cluster's lease, if a plan is being committed."""
+    moving_plans: Sequence[MovingPlan] = ()
+    """The plans that requested reassignments which do not move."""
+    copy_throttles: Sequence[tuple[str | None, str]] = ()
+    """For each plan that throttles copies which run now, None for another tool: how much is copied under it."""
     names: MetadataNames = IN_ZOOKEEPER
     """How messages name what was read."""
 
@@ -77,11 +86,11 @@ class ClusterSituation:
     @property
     def snapshot_age(self) -> float | None:
         """Seconds since the start of the last snapshot; None without one."""
-        return None if self.warehouse_status.snapshot is None else self._since(self.warehouse_status.snapshot.taken_at)
+        return None if self.warehouse_status.snapshot is None else self.age_of(self.warehouse_status.snapshot.taken_at)
 
     def is_fresh(self, plan: PlanRecord) -> bool:
         """Return whether a commit would still accept the plan."""
-        return -MAX_PLAN_FROM_FUTURE_SECONDS <= self._since(plan.created_at) <= self.max_plan_age
+        return -MAX_PLAN_FROM_FUTURE_SECONDS <= self.age_of(plan.created_at) <= self.max_plan_age
 
     @property
     def begun(self) -> list[PlanRecord]:
@@ -104,9 +113,10 @@ class ClusterSituation:
     def gone_for(self, broker: int) -> float | None:
         """Minimum seconds that a broker has been gone; None if no recent snapshot misses it."""
         since, age = self.missing_since.get(broker), self.snapshot_age
-        return None if since is None or age is None or age > OLD_SNAPSHOT_SECONDS else self._since(since)
+        return None if since is None or age is None or age > OLD_SNAPSHOT_SECONDS else self.age_of(since)
 
-    def _since(self, moment: datetime) -> float:
+    def age_of(self, moment: datetime) -> float:
+        """Return the seconds since a moment."""
         return (self.now - moment).total_seconds()
 
 
@@ -271,7 +281,9 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _is_long_gone(situation: ClusterSituation, broker: int) -> bool:
-    return broker not in situation.drained and (situation.gone_for(broker) or 0.0) >= LONG_GONE_SECONDS
+    removed = (plan.options.get("remove_brokers") or () for plan in situation.warehouse_status.plans if _is_begun(plan))
+    is_handled = broker in situation.drained or any(broker in brokers for brokers in removed)
+    return not is_handled and (situation.gone_for(broker) or 0.0) >= LONG_GONE_SECONDS
 
 
 def _brokers_are(brokers: Sequence[int]) -> str:
@@ -332,22 +344,59 @@ def _plan_text(situation: ClusterSituation, plan: PlanRecord, status: str) -> st
 
 
 def _throttles(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Throttles left by an interrupted or killed commit: nothing moves, but later copying would be slow."""
-    begun_ids = {plan.plan_id for plan in situation.warehouse_status.plans if _is_begun(plan)}
-    if not situation.health.moving:
-        for plan_id in situation.warehouse_status.throttled:
-            if plan_id not in begun_ids:
-                yield Suggestion(f"nothing moves, and the throttle of plan {plan_id} is still set", f"commit {plan_id}")
-        if not (situation.warehouse_status.throttled or begun_ids):
-            yield from _foreign_throttle(situation.health)
+    """Throttles of other tools, and those left by an interrupted or killed commit: later copying would be slow.
+
+    A throttle is in use while replicas are copied under it, or lack records that they will copy under it. Rates of
+    brokers that are down limit nothing, and only the broker itself can remove them.
+    """
+    health, recent = situation.health, situation.warehouse_status
+    if health.moving or health.throttled_lagging:
+        yield from _throttles_in_use(situation)
+        return
+    begun_ids = {plan.plan_id for plan in recent.plans if _is_begun(plan)}
+    for plan_id in recent.throttled:
+        rows = [row for row in recent.throttles if row.plan_id == plan_id]
+        is_removable = not rows or any(row.kind != "broker" or _is_live(health, row.resource) for row in rows)
+        if plan_id not in begun_ids and is_removable:
+            yield Suggestion(f"nothing moves, and the throttle of plan {plan_id} is still set", f"commit {plan_id}")
+    of_plans = {row.resource for row in recent.throttles}
+    if not (begun_ids or (recent.throttled and not recent.throttles)):
+        yield from _foreign_throttle(health, of_plans)
 
 
-def _foreign_throttle(health: Health) -> Iterator[Suggestion]:
+def _throttles_in_use(situation: ClusterSituation) -> Iterator[Suggestion]:
+    """Name a throttle of another tool under which replicas move, and any under which replicas catch up."""
+    health = situation.health
+    if health.moving:
+        rest = "`surveyor commit PLAN --throttle RATE` sets another rate for the moves of a plan"
+        foreign = [text for plan_id, text in situation.copy_throttles if plan_id is None]
+        yield from (Suggestion(f"{text}; {rest}") for text in foreign)
+        return
+    texts = [text for _, text in situation.copy_throttles] or [f"a throttle is set on {_throttled(health)}"]
+    lagging = pluralise(health.throttled_lagging, "partition", "lacks", "lack")
+    yield Suggestion(
+        f"{lagging} in-sync replicas, which catch up under a throttle: {'; '.join(texts)}. Once the ISRs are full, "
+        "`surveyor cancel --throttles` removes it; before, it lets replicas be copied at full speed"
+    )
+
+
+def _foreign_throttle(health: Health, of_plans: Collection[str]) -> Iterator[Suggestion]:
     """Throttles left by another tool or warehouse: replicas that fall behind would catch up slowly, or never."""
-    where = [f"brokers {abbreviate(health.throttled_brokers)}"] if health.throttled_brokers else []
-    where += [f"topics {abbreviate(health.throttled_topics)}"] if health.throttled_topics else []
-    if where:
-        yield Suggestion(f"nothing moves, and a throttle is still set on {' and '.join(where)}", "cancel --throttles")
+    if where := _throttled(health, of_plans):
+        yield Suggestion(f"nothing moves, and a throttle is still set on {where}", "cancel --throttles")
+
+
+def _throttled(health: Health, except_on: Collection[str] = ()) -> str:
+    brokers = [name for name in health.throttled_brokers if _is_live(health, name) and name not in except_on]
+    topics = [name for name in health.throttled_topics if name not in except_on]
+    where = [f"brokers {abbreviate(brokers)}"] if brokers else []
+    where += [f"topics {abbreviate(topics)}"] if topics else []
+    return " and ".join(where)
+
+
+def _is_live(health: Health, broker: str) -> bool:
+    """Return whether a broker, or `<default>`, can change its configs."""
+    return broker == DEFAULT_ENTITY or (broker.isdecimal() and int(broker) in health.live)
 
 
 def _is_begun(plan: PlanRecord) -> bool:
@@ -365,19 +414,30 @@ def _is_committable(situation: ClusterSituation, plan: PlanRecord) -> bool:
 
 
 def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:
-    if brokers := sorted(situation.drained.intersection(situation.health.live)):
-        broker_ids = ",".join(map(str, brokers))
-        led = situation.health.led_by_drained
-        leads = f"; {pluralise(led, 'partition', 'is', 'are')} led by a drained broker: do not stop it" if led else ""
+    """Warn of drained brokers that lead, and of drains that may be forgotten; a recent drain is only a state."""
+    live = [row for row in situation.warehouse_status.drained if row.broker_id in situation.health.live]
+    if live and (led := situation.health.led_by_drained):
+        brokers = broker_list(sorted(row.broker_id for row in live))
+        leads = pluralise(led, "partition", "is", "are")
+        reason = "because no other replica was in sync"
+        yield Suggestion(f"{leads} led by a drained broker, {reason}: do not stop {brokers}")
+    ages = {row.broker_id: situation.age_of(row.since) for row in live}
+    if old := sorted(broker for broker, age in ages.items() if age >= FORGOTTEN_DRAIN_SECONDS):
+        drained_for = format_duration(min(ages[broker] for broker in old))
+        them = "their" if len(old) > 1 else "its"
         yield Suggestion(
-            f"drained, the last choice of elections: {abbreviate(brokers)}{leads}",
-            f"plan undrain --brokers {broker_ids} --refresh",
+            f"{_brokers_are(old)} drained for {drained_for} at least: if the work is done, restore {them} leadership",
+            f"plan undrain --brokers {','.join(map(str, old))} --refresh",
         )
 
 
 def _imbalance(situation: ClusterSituation) -> Iterator[Suggestion]:
-    live = set(situation.health.live)
-    brokers = [row.broker_id for row in situation.health.imbalance if row.exceeds and row.broker_id in live]
+    """Suggest elections, unless a plan that is being committed ends with them; drained brokers are not to lead."""
+    plans = situation.warehouse_status.plans
+    if any(plan.plan_id in situation.warehouse_status.electing and situation.is_fresh(plan) for plan in plans):
+        return
+    candidates = {*situation.health.live} - situation.drained
+    brokers = [broker for broker in situation.health.electable_imbalance if broker in candidates]
     if brokers:
         yield Suggestion(
             pluralise(
@@ -391,7 +451,7 @@ def _imbalance(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _stalled(situation: ClusterSituation) -> Iterator[Suggestion]:
-    yield from stalled_steps(situation.health.stalled)
+    yield from stalled_steps(situation.health.stalled, situation.moving_plans)
 
 
 def _led_outside_isr(situation: ClusterSituation) -> Iterator[Suggestion]:

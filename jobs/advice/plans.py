@@ -9,10 +9,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from jobs.core.masking import HIDDEN
+from jobs.repositories.actor import this_actor
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.lease_holder import LeaseHolder
 from schemas.plan import CLOSED, Plan
 from schemas.rows import Broker, PlanRecord
 
@@ -94,26 +96,41 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
 
 
 def after_verification(
-    settings: Settings, plan: Plan, statuses: Collection[ReassignmentStatus], *, moving: bool, throttled: bool = False
+    settings: Settings,
+    plan: Plan,
+    statuses: Collection[ReassignmentStatus],
+    *,
+    moving: bool,
+    throttled: bool = False,
+    holder: LeaseHolder | None = None,
 ) -> list[Suggestion]:
     """Suggest what to do after a verification; `moving` is whether replicas are moving and could be cancelled.
 
     `throttled`: a throttle of the plan's commit is still set, for instance because the commit was interrupted.
+    `holder`: the process that commits or cancels the plan; until it ends, another commit is refused.
     """
-    steps = list(_after_verification(settings, plan.row, plan.called, statuses, moving=moving))
+    steps = list(_after_verification(settings, plan.row, plan.called, statuses, moving=moving, holder=holder))
     clear_throttle = suggestion(settings, "remove its throttle", "commit", plan.called, "--apply")
-    is_due = throttled and not moving and clear_throttle.command not in {step.command for step in steps}
+    is_due = throttled and not moving and not holder and clear_throttle.command not in {step.command for step in steps}
     return [clear_throttle, *steps] if is_due else steps
 
 
 def _after_verification(
-    settings: Settings, plan: PlanRecord, name: str, statuses: Collection[ReassignmentStatus], *, moving: bool
+    settings: Settings,
+    plan: PlanRecord,
+    name: str,
+    statuses: Collection[ReassignmentStatus],
+    *,
+    moving: bool,
+    holder: LeaseHolder | None,
 ) -> Iterator[Suggestion]:
-    is_open = plan.status in {PlanStatus.PLANNED, *BEGUN_STATUSES} and not plan.is_cycle
-    if ReassignmentStatus.IN_PROGRESS in statuses:
+    is_open = plan.status in {PlanStatus.PLANNED, *BEGUN_STATUSES} and not plan.is_cycle and holder is None
+    user = None if holder is None else f"{holder.user}@{holder.host}"
+    if ReassignmentStatus.IN_PROGRESS in statuses or holder:
         yield suggestion(settings, "verify again", "verify", name)
     if moving:
-        yield suggestion(settings, "cancel it", "cancel", name)
+        asked = f", after asking {user}" if user not in {None, this_actor().user} else ""
+        yield suggestion(settings, f"cancel it{asked}", "cancel", name)
     if is_open and ReassignmentStatus.NOT_STARTED in statuses and ReassignmentStatus.IN_PROGRESS not in statuses:
         yield _apply(settings, name) if plan.status == PlanStatus.PLANNED else _resume(settings, name)
     if ReassignmentStatus.DIVERGED in statuses or (plan.is_cycle and ReassignmentStatus.NOT_STARTED in statuses):

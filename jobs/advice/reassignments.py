@@ -1,16 +1,26 @@
-"""Advice on reassignments that are not part of a plan: wait for them, or cancel those that make no progress."""
+"""Advice on reassignments that are not part of a plan: wait for them, or cancel those that make no progress.
+
+A reassignment of another plan of this warehouse belongs to the author of its commit. The advice names the plan and the
+author; it is to wait, or to ask the author. Only a reassignment that no plan requested has the advice to cancel it.
+"""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from jobs.adapters.cluster_connections.interface import ClusterReader
 from jobs.core.errors import RefusedError
-from jobs.preconditions.running_reassignments import Reassignments, others_than
+from jobs.preconditions.running_reassignments import Reassignments, others_than, reassignment_statuses, reassignments_of
+from jobs.repositories.actor import this_actor
+from jobs.repositories.plans.moving_plans import MovingPlan, moving_plans
+from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line
 from planner.reassignment.obstacles import BlockedReassignment
+from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas.enums import PlanStatus
 from schemas.plan import Plan
-from schemas.rows import Change
+from schemas.rows import Change, Key
 from schemas.text import abbreviate, pluralise
 
 _MAX_PARTITIONS_PER_COMMAND: Final = 100
@@ -18,39 +28,62 @@ _MAX_PARTITIONS_PER_COMMAND: Final = 100
 
 
 def warnings_of_others(
-    settings: Settings, plan: Plan, pending: Sequence[Change], reassignments: Reassignments
+    settings: Settings, reader: ClusterReader, plan: Plan, pending: Sequence[Change], reassignments: Reassignments
 ) -> list[str]:
     """Warn of other reassignments; raise RefusedError if one is in the way of the plan's pending changes."""
     others = others_than(plan, pending, reassignments)
     if others.in_the_way:
-        raise RefusedError(_refusal(settings, plan, others.in_the_way))
+        raise RefusedError(_refusal(settings, reader, plan, others.in_the_way))
     running = abbreviate([other.describe for other in others.running])
+    owners = "".join(f"; {owner_text(owner)}" for owner in owners_of(settings, others.running))
     return [
         *(f"not understood, and assumed not to move: {znode}" for znode in others.not_understood),
-        *([f"other reassignments run, not in the way of this plan: {running}"] if others.running else ()),
+        *([f"other reassignments run, not in the way of this plan: {running}{owners}"] if others.running else ()),
         *(
             f"{step.what}: `{command_line(settings, *shlex.split(step.command or ''))}`"
-            for step in stalled_steps(others.stalled)
+            for step in stalled_steps(others.stalled, owners_of(settings, others.stalled))
         ),
     ]
 
 
-def stalled_steps(stalled: Sequence[BlockedReassignment]) -> list[Suggestion]:
-    """Name the reassignments that do not move and what helps: starting the brokers that are down, or cancelling."""
+def owners_of(settings: Settings, reassignments: Iterable[BlockedReassignment]) -> list[MovingPlan]:
+    """Return the plans of the warehouse that requested these reassignments."""
+    return moving_plans(settings.warehouse, {(other.topic, other.partition): other.goal for other in reassignments})
+
+
+def owner_text(owner: MovingPlan) -> str:
+    """Name a plan, what it moves, and the author of its commit."""
+    return f"plan {owner.row.title}, committed by {owner.begun}, moves {abbreviate(owner.partitions)}"
+
+
+def stalled_steps(stalled: Sequence[BlockedReassignment], owners: Sequence[MovingPlan] = ()) -> list[Suggestion]:
+    """Name the reassignments that do not move and what helps: starting the brokers that are down, or cancelling.
+
+    `owners` are the plans that requested some of them.
+    """
     empty = [item for item in stalled if item.is_empty]
-    waiting = [item for item in stalled if not item.is_empty]
-    missing = sorted({broker for item in waiting if item.obstacle is not None for broker in item.obstacle.waits_for})
     steps = []
     if empty:
         text = f"{pluralise(len(empty), 'requested reassignment')} that cannot be carried out"
         steps.append(Suggestion(f"{text}: {abbreviate([item.describe for item in empty])}", _cancel_command(empty)))
+    waiting = {(item.topic, item.partition): item for item in stalled if not item.is_empty}
+    for owner in owners:
+        owned = [waiting.pop(key) for key in owner.keys if key in waiting]
+        if owned:
+            cancel = f"`surveyor cancel {shlex.quote(owner.name)}` ends the plan"
+            text = f"{_does_not_move(owned)}; {owner_text(owner)}; only if it cannot be started, {cancel}"
+            steps.append(Suggestion(text, shlex.join(["verify", owner.name])))
     if waiting:
-        text = f"{pluralise(len(waiting), 'reassignment', 'does not move', 'do not move')}"
-        start = f"start {'broker' if len(missing) == 1 else 'brokers'} {abbreviate(missing)}, or cancel"
-        steps.append(
-            Suggestion(f"{text}: {abbreviate([item.describe for item in waiting])}; {start}", _cancel_command(waiting))
-        )
+        unowned = [*waiting.values()]
+        steps.append(Suggestion(f"{_does_not_move(unowned)}, or cancel", _cancel_command(unowned)))
     return steps
+
+
+def _does_not_move(waiting: Sequence[BlockedReassignment]) -> str:
+    missing = sorted({broker for item in waiting if item.obstacle is not None for broker in item.obstacle.waits_for})
+    text = f"{pluralise(len(waiting), 'reassignment', 'does not move', 'do not move')}"
+    start = f"start {'broker' if len(missing) == 1 else 'brokers'} {abbreviate(missing)}"
+    return f"{text}: {abbreviate([item.describe for item in waiting])}; {start}"
 
 
 def _cancel_command(reassignments: Sequence[BlockedReassignment]) -> str:
@@ -63,10 +96,43 @@ def _cancel_command(reassignments: Sequence[BlockedReassignment]) -> str:
     )
 
 
-def _refusal(settings: Settings, plan: Plan, in_the_way: Sequence[BlockedReassignment]) -> str:
+def _refusal(settings: Settings, reader: ClusterReader, plan: Plan, in_the_way: Sequence[BlockedReassignment]) -> str:
+    owners = owners_of(settings, in_the_way)
+    owned = {key for owner in owners for key in owner.keys}
+    unowned = [other for other in in_the_way if (other.topic, other.partition) not in owned]
+    advice = [_wait_for(settings, reader, owner) for owner in owners]
+    if unowned:
+        advice.append(
+            f"No plan in {settings.warehouse_uri} moves {abbreviate([other.name for other in unowned])}, so another "
+            "tool or warehouse may need that. Wait until kafka-reassign-partitions --list no longer shows it; only if "
+            "its owner agrees, cancel it "
+            f"(`{command_line(settings, *shlex.split(_cancel_command(unowned)))}`)"
+        )
+    running = abbreviate([other.describe for other in in_the_way])
     return (
-        f"a reassignment that is not part of plan {plan.title} runs: "
-        f"{abbreviate([other.describe for other in in_the_way])}; wait until it is complete (`surveyor "
-        "verify` of its plan, or kafka-reassign-partitions --list, shows it) or "
-        f"cancel it (`{command_line(settings, *shlex.split(_cancel_command(in_the_way)))}`), then commit again"
+        f"a reassignment that is not part of plan {plan.title} runs: {running}. {'. '.join(advice)}; then commit again"
     )
+
+
+def _wait_for(settings: Settings, reader: ClusterReader, owner: MovingPlan) -> str:
+    """Say which commit moves partitions, how far it is, and how to wait for it."""
+    holder = reader.read_lease_holder()
+    is_committing = holder is not None and holder.plan == owner.row.plan_id
+    begun = f"{holder}" if is_committing else f"committed by {owner.begun}, and that command has ended"
+    verify = f"`{command_line(settings, 'verify', owner.name)}` shows that"
+    if owner.row.status == PlanStatus.COMMITTED and not is_committing:
+        wait = command_line(settings, "commit", owner.name, "--apply", "--wait")
+        verify = f"{verify}, and `{wait}` waits for it"
+    ask = "" if owner.author == this_actor().user else f", or ask {owner.author}"
+    return (
+        f"Plan {owner.row.title} moves {abbreviate(owner.partitions)} ({begun}; {_progress(settings, reader, owner)}). "
+        f"Wait until it is complete ({verify}){ask}"
+    )
+
+
+def _progress(settings: Settings, reader: ClusterReader, owner: MovingPlan) -> str:
+    moves = reassignments_of(read_plan(settings.warehouse, owner.row.plan_id))
+    last: dict[Key, Change] = {move.key: move for move in moves}  # wave by wave
+    statuses = reassignment_statuses([*last.values()], moves, reader.read_current(moves))
+    complete = sum(status is ReassignmentStatus.COMPLETE for _, status, _ in statuses)
+    return f"{complete} of {pluralise(len(last), 'partition')} complete"

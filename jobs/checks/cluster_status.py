@@ -14,6 +14,7 @@ from typing import Any, Final
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.advice.next_steps import ClusterSituation, UncommittedPlan, next_steps, uncommitted_plans
 from jobs.advice.outage import outage_now
+from jobs.advice.reassignments import owners_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.drained_brokers import has_registered_again
 from jobs.repositories.plans.assumptions import assumptions_now
@@ -27,7 +28,8 @@ from jobs.repositories.warehouse_status import (
 )
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
-from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS, view_now, view_of, with_last_known_replicas
+from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS, ClusterView, view_now, view_of, with_last_known_replicas
+from jobs.snapshots.copy_throttles import throttles_of_view
 from jobs.snapshots.health import health_of
 from schemas.enums import PlanStatus
 from schemas.lease_holder import LeaseHolder
@@ -84,6 +86,11 @@ class ClusterStatus:
             **self.situation.health.json,
             "vanished_topics": self.situation.vanished and self.situation.vanished.json,
             "outage": self.situation.outage and self.situation.outage.json,
+            "drained": [
+                {"broker_id": row.broker_id, "mode": row.mode, "since": row.since, "plan_id": row.plan_id}
+                | {"by": self.situation.warehouse_status.drained_by.get(row.plan_id or "")}
+                for row in self.situation.warehouse_status.drained
+            ],
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.warehouse_status.fault,
             "last_snapshot": last and {"snapshot_id": last.snapshot_id, "taken_at": last.taken_at, **age},
@@ -169,6 +176,13 @@ class CredentialsCheck:
             self._fault = None
 
 
+def _copy_throttles(settings: Settings, view: ClusterView, recent: WarehouseStatus) -> list[tuple[str | None, str]]:
+    if recent.fault is not None:
+        return []
+    throttles = throttles_of_view(view, recent.throttles)
+    return [(throttle.plan_id, throttle.stored_text(settings.warehouse)) for throttle in throttles]
+
+
 def read_status(
     settings: Settings, snapshot_id: int | None, credentials: CredentialsCheck | None = None
 ) -> ClusterStatus:
@@ -214,6 +228,8 @@ def read_status(
         missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
         vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
         holder=_lease_holder(settings) if snapshot is None and _is_committing(recent) else None,
+        moving_plans=owners_of(settings, health.stalled) if recent.fault is None else (),
+        copy_throttles=_copy_throttles(settings, view, recent),
         names=view.names,
     )
     shown = situation.plans_shown

@@ -3,13 +3,16 @@
 A check is an iterator of findings. It is independent of others, and names the remedy for a problem.
 """
 
+import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from jobs.adapters.brokers.fanout import NO_RESPONSE
+from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.core.errors import SurveyorError
 from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.repositories.snapshots import live_brokers_as_of, other_cluster
@@ -105,6 +108,43 @@ def missing_brokers(settings: Settings, live: Collection[int]) -> list[int]:
     return []
 
 
+_REMEDIES: Final[Sequence[tuple[str, str]]] = (
+    (rf"{NEEDS}|Authorization", "grant that permission to the user of {command_config}"),
+    (r"certificate|TLS|SSL|security\.protocol", "correct security.protocol and ssl.* in {command_config}"),
+    (r"Authentication|SASL|sasl|token|ticket|keytab", "correct the user and the credentials in {command_config}"),
+    (
+        r"ECONNREFUSED|Connection refused|ConnectionRefused",
+        "start the broker, or correct its address: the host answers, and no process listens at that port",
+    ),
+    (
+        r"DNS|Name or service|name resolution|getaddrinfo|nodename",
+        "correct the host name in the address (advertised.listeners of the broker), or the DNS of this host",
+    ),
+    (
+        r"no answer|not answer|in time|timed out|Timeout",
+        "check that the broker's process responds, and that no firewall drops packets from here",
+    ),
+    (
+        r"disconnected|closed|reset|unreachable|EOF|no route",
+        "check the route from here and the broker's log: a listener of another security.protocol closes connections",
+    ),
+)
+"""Patterns of the reasons why a broker did not answer, and what helps; the first that matches counts."""
+
+
+def remedies(reasons: Iterable[str]) -> str:
+    """Return what helps against these reasons why brokers did not answer, each remedy once.
+
+    >>> [remedies([reason]).partition(",")[0] for reason in ("111 ECONNREFUSED", "DNS Resolution failure")]
+    ['start the broker', 'correct the host name in the address (advertised.listeners of the broker)']
+    """
+    found = dict.fromkeys(
+        next((advice for pattern, advice in _REMEDIES if re.search(pattern, reason)), "see the log of the broker")
+        for reason in reasons
+    )
+    return "; ".join(found).format(command_config=place_of(COMMAND_CONFIG))
+
+
 def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], assumed: int) -> CheckResult:
     """Return whether brokers returned their configs.
 
@@ -119,8 +159,8 @@ def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], a
         CheckStatus.WARNING,
         f"{len(silent)} of {pluralise(len(brokers), 'broker')} did not return their configs within "
         f"{PROBE_TIMEOUT_SECONDS:g} s: {join_ids(sorted(silent))}{failure}",
-        f"Kafka's defaults are assumed ({assumed} names); check that they run and are reachable from here, or give "
-        f"credentials in {place_of(COMMAND_CONFIG)} that they accept",
+        f"Kafka's defaults are assumed ({assumed} names); "
+        + remedies(reason or NO_RESPONSE for reason in silent.values()),
     )
 
 

@@ -45,6 +45,7 @@ from jobs.checks.common_checks import (
     missing_brokers,
     now,
     quarantine_advice,
+    remedies,
     returned_configs,
     run_guarded,
     see_status,
@@ -334,8 +335,7 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
             check,
             CheckStatus.WARNING,
             "; ".join(unreachable.values()),
-            "batch mode, `reconcile` and `control` need a reachable listener and a user with ClusterAction; admin mode "
-            "does not",
+            f"{remedies(unreachable.values())}; batch mode, `reconcile` and `control` need that, admin mode does not",
         )
     endpoints = [endpoint.listener for row in state.brokers if (endpoint := listener.endpoint(row))]
     planes = {row.value for row in configs if row.name == CONTROL_PLANE_LISTENER and row.value}

@@ -26,11 +26,12 @@ from jobs.checks.common_checks import (
     missing_brokers,
     now,
     quarantine_advice,
+    remedies,
     returned_configs,
     run_guarded,
     see_status,
 )
-from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
+from jobs.core.option_places import BOOTSTRAP_SERVERS, place_of
 from jobs.core.units import format_duration
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import PARTITION, view_of_reading
@@ -71,11 +72,11 @@ def reachability_result(
     check = "reachability"
     failed = "; ".join(f"{address}: {faults[address]}" for address in addresses if address in faults)
     if not seconds:
-        advice = f"check {place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and that brokers run"
+        advice = f"check the addresses of {place_of(BOOTSTRAP_SERVERS)}; {remedies(faults.values())}"
         return CheckResult(check, CheckStatus.FAULT, f"no broker answered: {failed}", advice)
     answering = f"{len(seconds)} of {len(addresses)} addresses answered"
     if faults:
-        advice = f"start that broker, or take its address out of {place_of(BOOTSTRAP_SERVERS)}"
+        advice = f"{remedies(faults.values())}; or take its address out of {place_of(BOOTSTRAP_SERVERS)}"
         return CheckResult(check, CheckStatus.WARNING, f"{answering}; {failed}", advice)
     return CheckResult(
         check, CheckStatus.FINE, f"{answering}, the last one after {max(seconds.values()) * 1000:.0f} ms"
@@ -146,7 +147,10 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
             yield version_result(supported, metadata.metadata_version)
         yield from permission_results(settings, reading)
         if warnings := view_of_reading(reading).throttle_warnings:
-            advice = "`surveyor status` and `cancel --throttles` do not include these throttles; grant what is missing"
+            advice = (
+                "`surveyor status` and `cancel --throttles` do not include these throttles; "
+                f"{remedies(reading.unread_broker_configs.values())}"
+            )
             yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(warnings), advice)
         yield _settings(settings, source)
 

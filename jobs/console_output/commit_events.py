@@ -376,6 +376,18 @@ class OtherThrottleSet(CommitEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class CopiesThrottled(CommitEvent):
+    """Replicas of the plan are copied under a throttle that the plan did not set."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: str
+
+    @property
+    def line(self) -> str:
+        return f"surveyor: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class RestUnthrottled(CommitEvent):
     """The throttle was removed, and the plan is not finished."""
 

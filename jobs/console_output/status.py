@@ -153,6 +153,12 @@ def _figures(status: ClusterStatus) -> Iterator[tuple[str, str]]:
     for label, count, shown in _exceptional_figures(health):
         if count:
             yield label, shown
+    if down := [name for name in health.throttled_brokers if name.isdecimal() and int(name) not in health.live]:
+        note = "limits nothing while a broker is down; when it starts, `surveyor cancel --throttles` can remove it"
+        yield "throttled, down", f"{abbreviate(down)}: a throttle that {note}"
+    if drained := [*_drains(status.situation)]:
+        ids = ",".join(str(row.broker_id) for row in status.situation.warehouse_status.drained)
+        yield "drained", f"{abbreviate(drained)}; `surveyor plan undrain --brokers {ids} --refresh` ends it"
     if status.credentials_fault is not None:
         yield "credentials", f"no request to brokers is possible: {status.credentials_fault}"
     for warning in status.warnings:
@@ -175,6 +181,21 @@ def _exceptional_figures(health: Health) -> Iterator[tuple[str, int, str]]:
     waits = health.deletion_waits_for
     for_broker = f", waiting for {'brokers' if len(waits) > 1 else 'broker'} {abbreviate(waits)}" if waits else ""
     yield "topics to delete", health.deleting_topics, f"{health.deleting_topics}{for_broker}"
+
+
+def _drains(situation: ClusterSituation) -> Iterator[str]:
+    """Format each drained broker with the age and the author of its drain.
+
+    >>> from types import SimpleNamespace as Named
+    >>> row = Named(broker_id=2, since=0.0, plan_id="5f")
+    >>> status = Named(drained=[row], drained_by={"5f": "ann@ops1"})
+    >>> list(_drains(Named(warehouse_status=status, age_of=lambda since: 300.0)))
+    ['2 since 5 min by ann@ops1']
+    """
+    for row in situation.warehouse_status.drained:
+        author = situation.warehouse_status.drained_by.get(row.plan_id or "")
+        by = f" by {author}" if author else ""
+        yield f"{row.broker_id} since {format_duration(max(situation.age_of(row.since), 0))}{by}"
 
 
 def _named(health: Health, kind: str, count: int) -> str:

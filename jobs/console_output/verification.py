@@ -21,6 +21,7 @@ from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition
 from schemas.enums import Action
+from schemas.lease_holder import LeaseHolder
 from schemas.plan import Plan
 from schemas.rows import Change, Key, PlanRow, changes_among
 from schemas.text import join_ids
@@ -47,6 +48,8 @@ class Verification:
     partitions: Mapping[Key, CurrentPartition]
     throttled: bool = False
     """Whether the throttle of its commit is set."""
+    holder: LeaseHolder | None = None
+    """The process that has the lease of the cluster for this plan."""
     copying: CopyProgress | None = None
     evenness: Figures | None = None
     """The least and most replicas and leaders per broker now."""
@@ -95,13 +98,21 @@ def show_verification(settings: Settings, verification: Verification, text: Text
     show_all = command_line(settings, "verify", plan.called, "--all")
     lines = [
         *([f"  {outage.sentence}"] if outage else []),
+        *([f"  in work: {verification.holder}"] if verification.holder else []),
         *_empty_plan_lines(settings, plan),
         *truncate(list(_lines(verification)), show_all, everything=everything),
         *(copying_lines(copying) if copying else ()),
         *(_evenness_lines(result["evenness"]) if verification.evenness else ()),
         *(["  the throttle of its commit is set: it slows down all copying of replicas"] if throttled else []),
     ]
-    steps = after_verification(settings, plan, set(counts), moving=bool(verification.moving), throttled=throttled)
+    steps = after_verification(
+        settings,
+        plan,
+        set(counts),
+        moving=bool(verification.moving),
+        throttled=throttled,
+        holder=verification.holder,
+    )
     emit(
         settings,
         CommandResult(result, f"plan {plan.title}{closed}: {summary or 'no changes'}{complete}", *lines, steps=steps),

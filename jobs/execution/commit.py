@@ -95,7 +95,7 @@ def _apply(
 ) -> CommitLog:
     """Commit with the cluster's lease in admin mode, without one in batch mode."""
     report(events.CommitBegun(preflight.mode, preflight.reason, plan, preflight.pending))
-    for other in other_throttled_plans(settings.warehouse, plan.plan_id):
+    for other in other_throttled_plans(settings.warehouse, {plan.plan_id}):
         report(events.OtherThrottleSet(other))
     commit_log = CommitLog.open(settings.warehouse, plan, author)
     commit_log.controller_epoch = commit_log.written_under = None if held is None else held.control.epoch

@@ -74,13 +74,20 @@ def find_leftover_throttles(settings: Settings, source: ClusterSource) -> Leftov
 
 def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
     """Return the throttle configs that are set; raise RefusedError while replicas move."""
-    moving = health_of(view, default_min_isr=1, threshold=1.0).moving
-    if moving:
+    health = health_of(view, default_min_isr=1, threshold=1.0)
+    if health.throttled_lagging:
+        lagging = pluralise(health.throttled_lagging, "partition", "lacks", "lack")
+        warn(f"{lagging} in-sync replicas that catch up under these throttles: without them, at full speed")
+    if moving := health.moving:
         raise RefusedError(
             f"{pluralise(moving, 'partition', 'moves', 'move')}, and the throttle may be in use: wait, or run "
             "`surveyor status` to see which of them wait for a broker"
         )
-    brokers = {(ResourceKind.BROKER, name): dict(rates) for name, rates in sorted(view.throttled_brokers.items())}
+    live = {DEFAULT_ENTITY, *(str(row.broker_id) for row in view.brokers)}
+    for name in sorted(view.throttled_brokers.keys() - live):
+        warn(f"broker {name} is not live: its throttle limits nothing now, and only the broker itself can remove it")
+    rates_of_live = {name: rates for name, rates in view.throttled_brokers.items() if name in live}
+    brokers = {(ResourceKind.BROKER, name): dict(rates) for name, rates in sorted(rates_of_live.items())}
     return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(view.throttled_topics.items())}
 
 

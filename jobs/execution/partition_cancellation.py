@@ -18,6 +18,7 @@ from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
+from jobs.advice.reassignments import owner_text
 from jobs.console_output.cancellation import PartitionReading, reading_line, readings_json
 from jobs.console_output.commit_events import WarningsGiven, log_event
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
@@ -33,10 +34,11 @@ from jobs.execution.admin.cancellation_requests import (
 from jobs.execution.admin.connections import admin_of, lease_for, refuse_known_other_cluster
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows
-from jobs.runtime.console import CommandResult, keep_warnings, log, truncate
+from jobs.repositories.plans.moving_plans import moving_plans
+from jobs.runtime.console import CommandResult, keep_warnings, log, truncate, warn
 from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import same_step
+from jobs.runtime.suggestions import command_line, same_step
 from planner.reassignment.reassignment_status import (
     ReassignmentStep,
     cancellation_risk,
@@ -82,6 +84,7 @@ def cancel_partitions(
         if not skip_unsafe:
             _refuse_unsafe(partitions)
         pending = [partition for partition in partitions if _is_due(partition)]
+        _warn_of_owners(settings, pending)
         if not pending:
             return CommandResult(
                 readings_json(partitions), "nothing is left to cancel", *_lines(partitions), warnings=[]
@@ -128,6 +131,25 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
         left = left_in_sync(current, isr) if is_known and current is not None and isr is not None else None
         partitions.append(PartitionReading(key, current, request, risk, is_stranded=stranded, isr_after=left))
     return partitions
+
+
+def _warn_of_owners(settings: Settings, pending: Sequence[PartitionReading]) -> None:
+    """Warn of plans that requested these reassignments: a later commit of an open plan requests them again.
+
+    A warehouse that cannot be read prevents no cancellation.
+    """
+    targets = {
+        partition.key: partition.now.target if partition.now and partition.is_being_reassigned else partition.request
+        for partition in pending
+    }
+    try:
+        owners = moving_plans(settings.warehouse, {key: target or () for key, target in targets.items()})
+    except (SurveyorError, OSError, DeltaError) as error:
+        warn(f"whether a plan requested them is unknown: {error}")
+        return
+    for owner in owners:
+        cancel = command_line(settings, "cancel", owner.name)
+        warn(f"{owner_text(owner)}; only `{cancel}` also closes the plan, so that no commit continues it")
 
 
 def _is_due(partition: PartitionReading) -> bool:

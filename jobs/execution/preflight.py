@@ -13,6 +13,7 @@ from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.reassignments import warnings_of_others
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
+from jobs.execution.admin.throttles import foreign_throttle_texts
 from jobs.execution.batch.batch_commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
@@ -102,8 +103,10 @@ def check_before_commit(
             )
             if any(change.action == Action.REASSIGN for change in pending):
                 others = classify(reader.read_reassignments())
-                for warning in warnings_of_others(settings, plan, pending, others):
+                for warning in warnings_of_others(settings, reader, plan, pending, others):
                     warn(warning)
+                for text in foreign_throttle_texts(settings.warehouse, reader, plan, pending, running.throttle):
+                    warn(text)
         tasks, task_outcomes = judge_operations(plan.tasks, reader.read_operations(plan.tasks))
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:

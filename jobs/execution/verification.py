@@ -28,12 +28,13 @@ from jobs.repositories.snapshots import last_snapshot, table_as_of
 from jobs.repositories.warehouse_status import throttled_plans
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from jobs.snapshots.copy_throttles import throttles_of_moves
 from planner.placement.plan_figures import Figures, figures_in
-from planner.reassignment.copy_rate import CopyReading, ReplicaCopy, ReplicaKey
+from planner.reassignment.copy_rate import CopyReading, ReplicaCopy, ReplicaKey, by_broker
 from schemas.current_state import Leadership
 from schemas.enums import NO_LEADER, Action, PlanStatus
 from schemas.plan import Plan
-from schemas.rows import Broker, Change
+from schemas.rows import Broker, Change, ThrottledConfig
 
 LOG_DIRS_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers together to answer."""
@@ -66,6 +67,8 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
             refuse_other_id(plan, reader.read_cluster(), settings.address, settings.address_option)
             current, operations = reader.read_current(plan.changes), reader.read_operations(plan.tasks)
             verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
+            holder = reader.read_lease_holder()
+            verification.holder = holder if holder is not None and holder.plan == plan.plan_id else None
             if verification.is_complete:
                 record_completion(settings.warehouse, plan)
                 if unmarked := close_rolled_back(reader, settings, plan):
@@ -77,11 +80,25 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
         if in_full:
             try:
                 verification.copying = measure(cluster, settings, verification.moving, interval)
+                verification.warnings += _throttle_texts(settings, cluster, verification)
             except SurveyorError as error:
                 verification.warnings.append(f"how much is copied is unknown: {error}")
             verification.evenness = _evenness_now(settings, cluster, plan)
         verification.outage = outage_after(cluster.source, settings.warehouse, plan.row)
     return verification
+
+
+def _throttle_texts(settings: Settings, cluster: ClusterConnection, verification: Verification) -> list[str]:
+    """Describe the throttles of other tools and plans under which the plan's replicas are copied now."""
+    rows = settings.warehouse.typed_rows(ThrottledConfig) if settings.warehouse.has("throttles") else []
+    with cluster.reading() as reader:
+        throttles = throttles_of_moves(reader, verification.moving, rows, verification.plan.plan_id)
+    if verification.copying is None:
+        return []
+    brokers = by_broker(None, verification.copying.current, 0.0).values()
+    left = [rate.bytes_total - rate.bytes_done for rate in brokers]
+    is_known = not any(rate.unknown for rate in brokers)
+    return [throttle.text(sum(left) if is_known else None, max(left, default=0)) for throttle in throttles]
 
 
 def _evenness_now(settings: Settings, cluster: ClusterConnection, plan: Plan) -> Figures | None:

@@ -25,7 +25,7 @@ Longs = npt.NDArray[np.int64]
 VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
 """Columns of `changes` that the volume is computed from."""
 
-_SCHEMA: Final = pa.schema(
+VOLUME_SCHEMA: Final = pa.schema(
     [
         ("wave", pa.int32()),
         ("action", pa.string()),
@@ -167,7 +167,7 @@ def volume_rows(changes: Iterable[Change]) -> StoredRows:
         for change in changes
         if change.action == Action.REASSIGN
     ]
-    return StoredRows(pa.Table.from_pylist(rows, schema=_SCHEMA))
+    return StoredRows(pa.Table.from_pylist(rows, schema=VOLUME_SCHEMA))
 
 
 def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - an array of int64

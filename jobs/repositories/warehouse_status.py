@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
@@ -19,8 +19,8 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
 from planner.columns.numpy_rules import default_min_isr, max_known_min_isr, min_isr_of
-from schemas.enums import PlanStatus
-from schemas.rows import BrokerConfig, DrainedBroker, PlanRecord, Snapshot
+from schemas.enums import Action, PlanStatus
+from schemas.rows import BrokerConfig, DrainedBroker, PlanRecord, Snapshot, ThrottledConfig
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
@@ -40,9 +40,15 @@ class WarehouseStatus:
     """OPEN plans, the newest last, without cycles of `surveyor control`, because the next cycle decides again."""
     operations: Counter[str] = field(default_factory=Counter)
     """The number of operations of each."""
+    electing: frozenset[str] = frozenset()
+    """Ids of those whose commit has begun and that elect preferred replicas."""
     drained: list[DrainedBroker] = field(default_factory=list)
+    drained_by: Mapping[str, str] = field(default_factory=dict)
+    """Author of the last commit of each drain, by plan."""
     throttled: list[str] = field(default_factory=list)
     """Ids of plans whose commits have set throttles and not removed them."""
+    throttles: list[ThrottledConfig] = field(default_factory=list)
+    """The configs that these throttles consist of."""
     latest_epoch: int = 0
     """The latest recorded controller epoch."""
     fault: str | None = None
@@ -63,8 +69,11 @@ def read_warehouse_status(warehouse: Warehouse) -> WarehouseStatus:
         snapshot=snapshot,
         plans=sorted(plans, key=attrgetter("created_at")),
         operations=_operations(warehouse, plans),
+        electing=_electing(warehouse, plans),
         drained=drained,
+        drained_by=_authors(warehouse, {row.plan_id for row in drained if row.plan_id}),
         throttled=throttled_plans(warehouse),
+        throttles=warehouse.typed_rows(ThrottledConfig) if warehouse.has("throttles") else [],
         latest_epoch=latest_recorded_epoch(warehouse, snapshot.cluster_id),
     )
 
@@ -75,6 +84,22 @@ def throttled_plans(warehouse: Warehouse) -> list[str]:
         warehouse.read("throttles", columns=["plan_id"])["plan_id"] if warehouse.has("throttles") else pa.array([])
     )
     return sorted(set(throttles.to_pylist()))
+
+
+def _electing(warehouse: Warehouse, plans: list[PlanRecord]) -> frozenset[str]:
+    begun = ("plan_id", "in", [plan.plan_id for plan in plans if plan.status != PlanStatus.PLANNED])
+    if not begun[2]:
+        return frozenset()
+    elections = warehouse.read("changes", begun, ("action", "=", Action.ELECT_PREFERRED.value), columns=["plan_id"])
+    return frozenset(elections["plan_id"].to_pylist())
+
+
+def _authors(warehouse: Warehouse, plan_ids: Collection[str]) -> dict[str, str]:
+    if not plan_ids:
+        return {}
+    commits = warehouse.read("commits", ("plan_id", "in", sorted(plan_ids)), columns=["plan_id", "committed_at", "who"])
+    in_order = values_of(commits.sort_by("committed_at"), "plan_id", "who")
+    return {plan_id: author for plan_id, author in in_order if author}
 
 
 def _operations(warehouse: Warehouse, plans: list[PlanRecord]) -> Counter[str]:

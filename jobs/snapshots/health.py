@@ -7,7 +7,7 @@ snapshot.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,7 @@ from planner.columns.numpy_rules import (
 )
 from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from schemas import reasons
+from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decode_failures import KafkaImpact
 from schemas.replica_assignment import ReplicaAssignment
@@ -92,6 +93,8 @@ class Health:
     """Partitions led by a drained broker, because no other replica was in sync."""
     imbalance: list[BrokerImbalance]
     """By broker."""
+    electable_imbalance: list[int] = field(default_factory=list)
+    """Brokers above the threshold without the partitions that move: a target is not elected before it is in sync."""
     quarantined: int
     """Number of znodes in quarantine."""
     blocking: list[QuarantinedZnode]
@@ -100,6 +103,8 @@ class Health:
     """Brokers, or `<default>`, with a throttle rate. Snapshots do not record these."""
     throttled_topics: list[str]
     """Topics with throttled replicas."""
+    throttled_lagging: int = 0
+    """Partitions with replicas that are not in sync, of a throttled topic or on a throttled broker."""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -153,6 +158,9 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         mendable=_count(due.repairable),
         stuck=_count(due.leaderless),
         imbalance=imbalance(rows, threshold),
+        electable_imbalance=[
+            row.broker_id for row in imbalance(replace(rows, deleting=rows.deleting | moving), threshold) if row.exceeds
+        ],
         quarantined=view.quarantined,
         blocking=[
             *view.blocking,
@@ -161,7 +169,16 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         ],
         throttled_brokers=sorted(view.throttled_brokers),
         throttled_topics=sorted(view.throttled_topics),
+        throttled_lagging=_count(unhealthy["under_replicated"] & _is_throttled(view, rows)),
     )
+
+
+def _is_throttled(view: ClusterView, rows: PartitionArrays) -> Bools:
+    """Mark the partitions of throttled topics, and those on brokers with a throttle rate."""
+    brokers = [int(name) for name in view.throttled_brokers if name.isdecimal()]
+    of_topic: Bools = pc.is_in(view.partitions["topic"], pa.array([*view.throttled_topics], pa.string())).to_numpy()
+    on_brokers: Bools = np.asarray(slot_mask(rows.replicas, brokers).any(axis=1))
+    return of_topic | on_brokers | (DEFAULT_ENTITY in view.throttled_brokers)
 
 
 def unhealthy_masks(rows: PartitionArrays, marks: PartitionMasks) -> dict[str, Bools]:

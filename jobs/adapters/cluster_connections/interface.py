@@ -29,7 +29,7 @@ from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Change, Key, Operation
 
 ResourceName = tuple[str, str]
-"""`broker` or `topic`, and its id or name."""
+"""`broker` or `topic`, and its id or name; `<default>` for all brokers."""
 
 CurrentOverrides = Mapping[ResourceName, Mapping[str, str] | None]
 """Current overrides by resource; None for a topic that does not exist, and for a broker that is not live."""

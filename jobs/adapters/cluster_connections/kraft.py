@@ -17,12 +17,13 @@ from jobs.adapters.cluster_connections.interface import CurrentOverrides, Lease,
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, leased
 from jobs.adapters.kraft import precondition_reader
-from jobs.adapters.kraft.cluster import read_cluster, read_last_applied
+from jobs.adapters.kraft.cluster import RefusedReadError, read_cluster, read_default_settings, read_last_applied
 from jobs.adapters.kraft.fresh_reads import FreshReads, await_applied
 from jobs.adapters.kraft.session import BrokerSession
 from jobs.adapters.kraft.topics import KRaftPartition, read_named_topics
-from jobs.adapters.sources.kraft import KRaftSource, bootstrap_addresses, read_throttle_rates
+from jobs.adapters.sources.kraft import RATES, KRaftSource, bootstrap_addresses, read_throttle_rates
 from jobs.core.errors import RefusedError, UnreadableError
+from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder
 from schemas.partition_info import PartitionInfo, TopicInfo
@@ -46,6 +47,15 @@ def _current_rates(end: int, ask: Ask, broker: Broker) -> dict[str, str]:
     """Return the rates of a broker once it has applied the metadata log before the offset `end`."""
     await_applied(ask, end, BROKERS_SECONDS / 2)
     return read_throttle_rates(ask, broker)
+
+
+def _rates_of_all_brokers(session: BrokerSession) -> dict[str, str] | None:
+    """Return the rates that are set for all brokers, None if this client may not read them."""
+    try:
+        values = read_default_settings(session, [*RATES])
+    except RefusedReadError:
+        return None
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _partition_info(partition: KRaftPartition) -> PartitionInfo:
@@ -134,7 +144,7 @@ class KRaftReader:
         """Read the dynamic settings of topics from one broker, and each broker's settings from the broker itself."""
         ordered = sorted(resources)
         topics = [name for kind, name in ordered if kind == "topic"]
-        broker_ids = {int(name) for kind, name in ordered if kind == "broker"}
+        broker_ids = {int(name) for kind, name in ordered if kind == "broker" and name != DEFAULT_ENTITY}
         self.sync()
 
         def read(session: BrokerSession) -> tuple[list[Broker], int, dict[str, dict[str, str] | None]]:
@@ -149,7 +159,10 @@ class KRaftReader:
             raise UnreadableError(f"the configs of brokers cannot be read: {listed}")
         overrides: dict[ResourceName, Mapping[str, str] | None] = {}
         for kind, name in ordered:
-            overrides[kind, name] = of_topics.get(name) if kind == "topic" else of_brokers.get(int(name))
+            if name == DEFAULT_ENTITY:
+                overrides[kind, name] = self.reads.read(_rates_of_all_brokers)
+            else:
+                overrides[kind, name] = of_topics.get(name) if kind == "topic" else of_brokers.get(int(name))
         return overrides
 
     def read_topics(self, names: Sequence[str]) -> TopicReading:

@@ -18,6 +18,7 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import SurveyorError
+from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import Change, Key, Operation
@@ -132,8 +133,10 @@ class ZooKeeperConnection(ZooKeeperSession):
 
 
 def _resource_path(resource: ResourceName) -> str:
-    """The znode that exists while the broker is registered or the topic exists."""
+    """The znode that exists while the broker is registered, the topic exists, or any broker has configs."""
     kind, name = resource
+    if name == DEFAULT_ENTITY:
+        return DYNAMIC_CONFIGS
     return f"{BROKER_IDS if kind == 'broker' else TOPICS}/{name}"
 
 

@@ -258,7 +258,7 @@ class WarehouseLease:
         return LeaseLostError(lost_text(f"lease of this cluster in table {_TABLE}", reason))
 
     def _held_by(self, other: LeaseRecord) -> SurveyorError:
-        advice = held_advice(self.holder.plan, other.holder)
+        advice = held_advice(self.holder, other.holder)
         return LeaseHeldError(held_text(holder_text(other.holder), f"table {_TABLE}", advice, _until(other)))
 
 

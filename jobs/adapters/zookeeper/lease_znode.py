@@ -196,7 +196,7 @@ def _denied(client: KazooClient, config: Path | None) -> LeaseRefusal:
 
 
 def _held_message(node: Znode, own: LeaseHolder) -> str:
-    advice = held_advice(own.plan, node.data)
+    advice = held_advice(own, node.data)
     if node.stat is not None and not node.stat.ephemeralOwner:
         advice = f"it was created manually and stays until it is deleted: `delete {LEASE}` in zookeeper-shell"
     return held_text(holder_text(node.data), LEASE, advice)

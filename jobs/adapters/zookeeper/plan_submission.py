@@ -71,9 +71,10 @@ def submit(client: KazooClient, plan_id: str, data: bytes) -> None:
         existing = read(client, path_of(plan_id))
         if existing.stat is not None and (fault := fault_of(existing)):
             raise RefusedError(_not_a_plan(existing.path, fault)) from None
+        by = "" if existing.data is None else f" by {decode_submitted(existing.data).holder}"
         raise RefusedError(
-            f"plan {plan_id} has already been submitted to `surveyor control` ({path_of(plan_id)}): wait for that "
-            "commit, or interrupt it",
+            f"plan {plan_id} has already been submitted to `surveyor control` ({path_of(plan_id)}){by}: wait for that "
+            f"commit; `surveyor show commits {plan_id}` shows the result"
         ) from None
     except NoAuthError:
         raise RefusedError(

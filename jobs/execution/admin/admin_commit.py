@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
-from jobs.advice.reassignments import warnings_of_others
+from jobs.advice.reassignments import owners_of, warnings_of_others
 from jobs.console_output import commit_events as events
 from jobs.console_output.commit_events import Report
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
@@ -36,6 +36,7 @@ from jobs.execution.admin.running_waves import (
 from jobs.execution.admin.throttles import (
     clear_leftover_throttles,
     clear_throttle,
+    foreign_throttle_texts,
     rate_of,
     set_throttle,
     throttle_rows,
@@ -123,6 +124,8 @@ class AdminCommit:
     _idle: set[Place] = field(default_factory=set, init=False)
     """Reassignments that were found not to run, and that this commit has not requested since."""
 
+    _throttles_reported: set[str] = field(default_factory=set, init=False)
+
     def run_waves(self, pending: Sequence[PlanRow]) -> None:
         self._throttle()
         waves = list(by_wave(pending))
@@ -184,9 +187,19 @@ class AdminCommit:
         if not waited:
             return
         with self.cluster.reading() as reader:
+            self._report_foreign_throttles(reader, waited)
             complete = wait_complete(reader, self.commit_log, waited, self.on_poll)
         self._ended.update(move.place for move in waited)
         self.report(events.WavesEnded(sorted({move.wave for move in waited}), complete, len(waited)))
+
+    def _report_foreign_throttles(self, reader: ClusterReader, moves: Sequence[Change]) -> None:
+        """Report the throttles of other tools and plans that limit these moves, each once."""
+        rate = self.rate if self.throttler is not None else None
+        plan, warehouse = self.commit_log.plan, self.settings.warehouse
+        for text in foreign_throttle_texts(warehouse, reader, plan, moves, rate):
+            if text not in self._throttles_reported:
+                self._throttles_reported.add(text)
+                self.report(events.CopiesThrottled(text))
 
     def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[Sequence[PlanRow]], *, is_first: bool) -> None:
         """Request one wave, after checking that the plan is open, the lease is ours and the changes are still due."""
@@ -242,20 +255,19 @@ class AdminCommit:
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
         """Raise RefusedError if other reassignments are in the way of this wave."""
-        moving = self.controller.reassignments()
+        moving, plan = self.controller.reassignments(), self.commit_log.plan
         with self.cluster.reading() as reader:
             reader.sync()
             others = classify(reader.read_reassignments(moving))
-        try:
-            warnings_of_others(self.settings, self.commit_log.plan, changes_among(wave), others)
-        except RefusedError as error:
-            if not self.commit_log.intents_written:
-                raise
-            raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
-        if self.throttler is not None:
-            with self.cluster.reading() as reader:
-                plan_id = self.commit_log.plan.plan_id
-                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, plan_id, report=self.report)
+            try:
+                warnings_of_others(self.settings, reader, plan, changes_among(wave), others)
+            except RefusedError as error:
+                if not self.commit_log.intents_written:
+                    raise
+                raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
+            if self.throttler is not None:
+                in_use = {plan.plan_id, *(owner.row.plan_id for owner in owners_of(self.settings, others.understood))}
+                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, in_use, report=self.report)
 
 
 def end_throttle(

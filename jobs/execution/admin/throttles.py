@@ -5,7 +5,7 @@ deleted once its previous value is restored. So a process that crashes at any po
 `clear_throttle` restores the values in them. A value that another client has set since is kept.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -24,9 +24,10 @@ from jobs.execution.admin.reassignment_options import (
     ResourceKind,
     throttle_configs,
 )
+from jobs.snapshots.copy_throttles import throttles_of_moves
 from schemas.enums import Action, Step
 from schemas.plan import Plan
-from schemas.rows import Change, ThrottledConfig
+from schemas.rows import Change, PlanRow, ThrottledConfig, changes_among
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 
 _TABLE: Final = ThrottledConfig.TABLE
@@ -123,13 +124,10 @@ def clear_throttle(
 
 
 def clear_leftover_throttles(
-    warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, plan_id: str, *, report: Report
+    warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, in_use: Collection[str], *, report: Report
 ) -> None:
-    """Clear the throttles that other plans have left behind.
-
-    Call this only while no replicas move except this plan's.
-    """
-    for other in other_throttled_plans(warehouse, plan_id):
+    """Clear the throttles that plans have left behind, except the plans `in_use`, of which replicas may move."""
+    for other in other_throttled_plans(warehouse, in_use):
         report(events.ThrottleLeftBehind(other))
         clear_throttle(warehouse, reader, admin, other, report=report)
 
@@ -143,12 +141,31 @@ def throttle_lines(warehouse: Warehouse, plan: Plan, pending: Sequence[Change], 
         brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
         topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
         yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
-    yield from (events.OtherThrottleSet(other).line for other in other_throttled_plans(warehouse, None))
+    yield from (events.OtherThrottleSet(other).line for other in other_throttled_plans(warehouse, ()))
 
 
-def other_throttled_plans(warehouse: Warehouse, plan_id: str | None) -> list[str]:
-    """Return the plans other than this one whose throttles are set."""
-    return sorted({row.plan_id for row in throttle_rows(warehouse)} - {plan_id})
+def foreign_throttle_texts(
+    warehouse: Warehouse, reader: ClusterReader, plan: Plan, pending: Sequence[PlanRow], rate: int | None
+) -> Iterator[str]:
+    """Describe the throttles of other tools and plans that limit a plan's moves; its own one takes their place."""
+    rows = throttle_rows(warehouse)
+    if rate or (rate is None and rate_of(row for row in rows if row.plan_id == plan.plan_id)):
+        return
+    try:
+        throttles = throttles_of_moves(reader, changes_among(pending), rows, plan.plan_id)
+    except SurveyorError as error:  # a config that cannot be read prevents no commit that sets no throttle
+        yield f"whether a throttle of another tool limits the moves is unknown: {error}"
+        return
+    for throttle in throttles:
+        override = (
+            f"`surveyor commit {plan.called} --apply --throttle RATE` sets another rate until the moves are complete"
+        )
+        yield f"{throttle.stored_text(warehouse)}; {override}"
+
+
+def other_throttled_plans(warehouse: Warehouse, plan_ids: Collection[str]) -> list[str]:
+    """Return the plans other than these whose throttles are set."""
+    return sorted({row.plan_id for row in throttle_rows(warehouse)}.difference(plan_ids))
 
 
 def _key(row: ThrottledConfig) -> ConfigKey:

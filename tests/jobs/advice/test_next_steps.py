@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -10,18 +10,19 @@ from msgspec.structs import replace as with_values
 
 from jobs.advice.next_steps import ClusterSituation, next_steps, uncommitted_plans
 from jobs.advice.outage import Outage
+from jobs.repositories.plans.moving_plans import MovingPlan
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.health import Health
-from planner.columns.numpy_rules import BrokerImbalance
 from planner.leadership.last_in_sync import BrokerStart, StartOrder
 from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_KRAFT
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Row, Snapshot
+from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Row, Snapshot, ThrottledConfig
+from schemas.topic_configs import LEADER_RATE
 from tests.docs.command_checks import fault
 from tests.jobs.support.kafka.kraft_cluster import words_of_zookeeper
 from tests.jobs.support.rows.plan_rows import plan_record
@@ -63,8 +64,14 @@ DAY: Final = 86_400.0
 SNAPSHOT: Final = Snapshot(snapshot_id=4, taken_at=NOW - timedelta(minutes=5))
 
 
-def drained(broker: int, mode: DrainMode = DrainMode.ADMIN) -> DrainedBroker:
-    return DrainedBroker(broker_id=broker, mode=mode.value, since=NOW)
+def drained(broker: int, mode: DrainMode = DrainMode.ADMIN, since: datetime = NOW) -> DrainedBroker:
+    return DrainedBroker(broker_id=broker, mode=mode.value, since=since)
+
+
+def throttle(broker: str) -> ThrottledConfig:
+    return ThrottledConfig(
+        plan_id="5f", kind="broker", resource=broker, name=LEADER_RATE, before=None, set_to=["10"], set_at=NOW
+    )
 
 
 EPOCH_BLOCKS: Final = QuarantinedZnode(path="/controller_epoch", blocks="fail-over", reason="why")
@@ -73,10 +80,6 @@ EPOCH_BLOCKS: Final = QuarantinedZnode(path="/controller_epoch", blocks="fail-ov
 def plan(status: str = "planned", **columns: Any) -> PlanRecord:  # noqa: ANN401 - columns of `plans`
     made: Row = {"snapshot_id": 4, "created_at": NOW - timedelta(minutes=1), "changes": 6}
     return plan_record(**{"name": "a", "names": ["a"], "kind": "elect", "status": status, **made, **columns})
-
-
-def uneven(broker: int) -> BrokerImbalance:
-    return BrokerImbalance(broker_id=broker, preferred_partitions=2, not_led=1, ratio=0.5, exceeds=True, threshold=0.1)
 
 
 def steps(health: Health = WELL, **recent: object) -> list[Suggestion]:
@@ -206,18 +209,18 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ),
     (
         {},
-        {"drained": [drained(1)]},
-        "drained, the last choice of elections: 1",
+        {"drained": [drained(1, since=NOW - timedelta(days=2))]},
+        "broker 1 is drained for 2 days at least: if the work is done, restore its leadership",
         "plan undrain --brokers 1 --refresh",
     ),
     (
         {"led_by_drained": 2},
         {"drained": [drained(1)]},
-        "drained, the last choice of elections: 1; 2 partitions are led by a drained broker: do not stop it",
-        "plan undrain --brokers 1 --refresh",
+        "2 partitions are led by a drained broker, because no other replica was in sync: do not stop broker 1",
+        None,
     ),
     (
-        {"imbalance": [uneven(0), uneven(1), uneven(9)]},
+        {"electable_imbalance": [0, 1, 9]},
         {},
         "2 brokers do not lead all their preferred partitions",
         "plan elect --preferred --refresh",
@@ -238,7 +241,7 @@ def test_a_rule(columns: dict[str, object], recent: dict[str, object], text: str
 
 
 def test_what_is_due_during_a_migration_has_no_command_that_is_refused() -> None:
-    health = replace(WELL, imbalance=[uneven(0)], mendable=2)
+    health = replace(WELL, electable_imbalance=[0], mendable=2)
 
     usual = steps(health)
     notice, *others = steps(replace(health, migration="/migration names KRaft controller 3000"))
@@ -454,6 +457,101 @@ def test_a_plan_that_has_begun_is_due_and_shows_what_it_assumed() -> None:
     text = "plan a (elect) is partial; broker 2 is live again: 1 of 6 changes assume otherwise"
     assert due == [Suggestion(text, "commit a")]
     assert open_plans(plans=[plan("partial")]) == []
+
+
+NOT_DUE: Final[dict[str, tuple[dict[str, object], dict[str, object], list[str | None]]]] = {
+    "a throttle under which replicas catch up": (
+        {"throttled_brokers": ["0"], "under_replicated": 1, "throttled_lagging": 1},
+        {"throttled": ["5f"]},
+        [None],
+    ),
+    "a throttle of a broker that is gone": ({"throttled_brokers": ["9"]}, {}, []),
+    "a plan's throttle of a broker that is gone": ({}, {"throttled": ["5f"], "throttles": [throttle("9")]}, []),
+    "a throttle of another tool, besides that of a plan": (
+        {"throttled_brokers": ["0", "1"]},
+        {"throttled": ["5f"], "throttles": [throttle("0")]},
+        ["commit 5f", "cancel --throttles"],
+    ),
+    "a fresh drain": ({}, {"drained": [drained(1)]}, []),
+    "an election of drained brokers": ({"electable_imbalance": [1]}, {"drained": [drained(1)]}, []),
+    "an election with which a running plan ends": (
+        {"electable_imbalance": [0], "moving": 3},
+        {"plans": [plan("committing")], "electing": frozenset({"5f"})},
+        ["commit a"],
+    ),
+    "that of a plan that is too old for a commit": (
+        {"electable_imbalance": [0]},
+        {"plans": [plan("partial", created_at=NOW - timedelta(days=2))], "electing": frozenset({"5f"})},
+        ["verify a", "plan elect --preferred --refresh"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("columns", "recent", "commands"), NOT_DUE.values(), ids=NOT_DUE)
+def test_a_state_that_is_intended_is_not_due(
+    columns: dict[str, object], recent: dict[str, object], commands: list[str | None]
+) -> None:
+    advised = steps(replace(WELL, **columns), **recent)  # type: ignore[arg-type]
+    assert [step.command for step in advised] == commands
+
+
+SLOW: Final = "a throttle of 10 B/s on brokers 0, 1 was set by another tool, and 2 partitions are copied under it"
+THEIRS: Final = (None, SLOW)
+OURS: Final = ("5f", "a throttle of plan 5f")
+CATCHING_UP: Final = (
+    f"2 partitions lack in-sync replicas, which catch up under a throttle: {SLOW}; {OURS[1]}. Once the ISRs are full, "
+    "`surveyor cancel --throttles` removes it; before, it lets replicas be copied at full speed"
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ({"moving": 2}, f"{SLOW}; `surveyor commit PLAN --throttle RATE` sets another rate for the moves of a plan"),
+        ({"throttled_lagging": 2}, CATCHING_UP),
+    ],
+)
+def test_a_throttle_in_use_is_named_and_not_removed(columns: dict[str, int], text: str) -> None:
+    situation = ClusterSituation(
+        health=replace(WELL, throttled_brokers=["0", "1"], **columns),  # type: ignore[arg-type]
+        warehouse_status=WarehouseStatus(snapshot=SNAPSHOT),
+        now=NOW,
+        max_plan_age=DAY,
+        copy_throttles=[THEIRS, OURS],
+    )
+    assert next_steps(situation) == [Suggestion(text)]
+
+
+def test_a_broker_that_a_running_plan_removes_is_not_given_up_again() -> None:
+    gone = replace(WELL, gone={4: 1})
+    removing = plan("committing", parameters='{"remove_brokers": [4]}')
+
+    assert [step.command for step in gone_for(3, gone, plans=[removing])] == [None, "commit a"]
+
+
+def test_moves_of_a_plan_that_do_not_move_belong_to_its_author() -> None:
+    owner = MovingPlan(row=plan("committing"), author="ann@ops1", since=NOW, keys=[("a", 0)])
+    both = [stalled("a", STILL.towards([0, 9]), None), stalled("b", STILL, [8, 0])]
+    situation = ClusterSituation(
+        health=replace(WELL, stalled=both),
+        warehouse_status=WarehouseStatus(snapshot=SNAPSHOT),
+        now=NOW,
+        max_plan_age=DAY,
+        moving_plans=[owner],
+    )
+
+    assert next_steps(situation) == [
+        Suggestion(
+            "1 reassignment does not move: a-0 to [0, 9] (not live: 9); start broker 9; plan 5f (a), committed by "
+            f"ann@ops1 since {NOW:%Y-%m-%d %H:%M:%S} UTC, moves a-0; only if it cannot be started, `surveyor cancel "
+            "a` ends the plan",
+            "verify a",
+        ),
+        Suggestion(
+            "1 reassignment does not move: b-0 to [8, 0] (not live: 8); start broker 8, or cancel",
+            "cancel --partitions b-0",
+        ),
+    ]
 
 
 def test_a_throttle_is_due_once_nothing_moves_by_it() -> None:

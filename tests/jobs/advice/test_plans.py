@@ -22,6 +22,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import PlanKind, PlanStatus
+from schemas.lease_holder import LeaseHolder
 from schemas.plan import Plan
 from schemas.rows import BrokerEpoch
 from tests.docs.command_checks import fault
@@ -48,13 +49,18 @@ def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[S
 
 
 def verified(
-    status: PlanStatus, *standings: ReassignmentStatus, kind: PlanKind = PlanKind.REASSIGN, throttled: bool = False
+    status: PlanStatus,
+    *standings: ReassignmentStatus,
+    kind: PlanKind = PlanKind.REASSIGN,
+    throttled: bool = False,
+    holder: LeaseHolder | None = None,
 ) -> list[Suggestion]:
     some = plan(status, kind, parameters=json.dumps({"brokers": [1, 2]}))
     moving = kind is PlanKind.REASSIGN and ReassignmentStatus.IN_PROGRESS in standings
-    return after_verification(SETTINGS, some, standings, moving=moving, throttled=throttled)
+    return after_verification(SETTINGS, some, standings, moving=moving, throttled=throttled, holder=holder)
 
 
+ANN = LeaseHolder("ann", "ops1", 7, "commit", "5f", "2026-11-22T06:00:00+00:00")
 APPLY, VERIFY = f"surveyor commit p --apply {ON_CLUSTER}", f"surveyor verify p {ON_CLUSTER}"
 STATUS = f"surveyor status {ON_CLUSTER}"
 
@@ -77,6 +83,10 @@ CASES = {
         ["surveyor show commits p --cluster east", STATUS],
     ),
     "stale": (after_commit(SETTINGS, "p", "partial", {"stale": 1, "applied": 3}), [STATUS]),
+    "between the waves of a commit that runs": (
+        verified(PlanStatus.COMMITTING, ReassignmentStatus.NOT_STARTED, throttled=True, holder=ANN),
+        [VERIFY],
+    ),
     "moving": (
         verified(PlanStatus.COMMITTED, ReassignmentStatus.COMPLETE, ReassignmentStatus.IN_PROGRESS),
         [VERIFY, f"surveyor cancel p {ON_CLUSTER}"],

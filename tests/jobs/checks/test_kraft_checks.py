@@ -6,7 +6,7 @@ import pytest
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.kraft.session import Quorum
 from jobs.adapters.sources.interface import ClusterMetadata, LiveReading
-from jobs.checks.common_checks import CheckStatus
+from jobs.checks.common_checks import CheckStatus, remedies
 from jobs.checks.kraft_checks import permission_results, quorum_result, reachability_result
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import QuarantinedZnode, Voter
@@ -106,3 +106,22 @@ def test_one_silent_address_is_no_fault() -> None:
     none = reachability_result(["a:1"], {}, {"a:1": "refused"})
     assert (some.status, some.found) == (CheckStatus.WARNING, "1 of 2 addresses answered; a:1: refused")
     assert (none.status, none.found) == (CheckStatus.FAULT, "no broker answered: a:1: refused")
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("KafkaConnectionError: 111 ECONNREFUSED", "start the broker, or correct its address"),
+        ("KafkaConnectionError: DNS Resolution failure", "correct the host name"),
+        ("KafkaTimeoutError: no answer from kafka1:9092 within 5 s", "check that the broker's process responds"),
+        ("KafkaConnectionError: socket disconnected", "check the route from here"),
+        ("its certificate does not verify: expired; see ssl.ca.location", "correct security.protocol and ssl.*"),
+        ("the listener uses TLS, and the request was plain text", "correct security.protocol and ssl.*"),
+        ("SaslAuthenticationFailedError (58): see sasl.username", "correct the user and the credentials"),
+        ("ClusterAuthorizationFailedError (31): this client needs the permission DESCRIBE", "grant that permission"),
+        ("KafkaError: surprise", "see the log of the broker"),
+    ],
+)
+def test_each_reason_of_a_broker_that_does_not_answer_has_its_remedy(reason: str, remedy: str) -> None:
+    assert remedies([reason, reason]).startswith(remedy)
+    assert ("grant" in remedies([reason])) == ("permission" in reason)

@@ -138,19 +138,33 @@ def test_an_addition_and_a_move_are_cancelled_in_the_middle(kafka: PlannedKafka,
 
 @BOTH
 def test_a_plan_is_cancelled_while_its_commit_waits(kafka: PlannedKafka, tmp_path: Path) -> None:
-    """The commit lets the cancellation have the lease, and neither leaves a throttle."""
-    kafka.create({"waiting": [[1, 2]]})
+    """The commit lets the cancellation have the lease, and neither leaves a throttle.
+
+    Meanwhile, the commit of another plan is refused; the refusal names the plan that moves and its author.
+    """
+    kafka.create({"waiting": [[1, 2], [1, 2]]})
     kafka.fill("waiting", 10)
-    kafka.plan("waiting", "reassign", *kafka.targets(tmp_path, ("waiting", 0, [1, 2, 3])))
+    waiting = kafka.plan("waiting", "reassign", *kafka.targets(tmp_path, ("waiting", 0, [1, 2, 3])))
+    kafka.plan("nearby", "reassign", *kafka.targets(tmp_path, ("waiting", 1, [2, 3])))
     commit = kafka.process("commit", "waiting", *APPLY, "--wait", "--throttle", SLOW)
     try:
         assert eventually(lambda: bool(kafka.moving()))
         assert kafka.config("broker", "1").get(RATES[0]) == "100000"
+        holder = kafka.lease_holder()
+        assert holder is not None
+        assert (holder.pid, f"{holder.user}@{holder.host}") == (commit.pid, this_actor().user)
+        for more in ((), APPLY):
+            refused = kafka.surveyor("commit", "nearby", *more)
+            assert refused.code == 23
+            assert f"Plan {waiting} (waiting) moves waiting-0 ({holder}; 0 of 1 partition complete)" in refused.stderr
+            assert "Wait until it is complete (`surveyor verify waiting --" in refused.stderr
+            assert "surveyor cancel" not in refused.stderr
+        assert "(process" in kafka.surveyor("verify", "waiting", "--measure", "0s").stdout
         cancelled = kafka.surveyor.json("cancel", "waiting", *APPLY)
         stdout, stderr = commit.communicate(timeout=90)
     finally:
         commit.kill()
-    assert (kafka.replicas("waiting"), cancelled["cancelled_now"]) == ({0: [1, 2]}, 1), stderr
+    assert (kafka.replicas("waiting"), cancelled["cancelled_now"]) == ({0: [1, 2], 1: [1, 2]}, 1), stderr
     assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
     assert (kafka.surveyor.warehouse.rows("throttles"), kafka.lease_holder()) == ([], None)
     assert commit.returncode == 1
@@ -195,7 +209,7 @@ def test_a_complete_move_is_rolled_back(kafka: PlannedKafka, tmp_path: Path) -> 
     assert (traffic.failed, traffic.acknowledged - traffic.stored(2)) == ([], set())
 
 
-def test_moves_and_throttles_of_another_client_are_cancelled(kafka: PlannedKafka) -> None:
+def test_moves_and_throttles_of_another_client_are_cancelled(kafka: PlannedKafka, tmp_path: Path) -> None:
     """Those that no plan requested: the throttle first stops the move, and is removed once nothing moves."""
     kafka.create({"other": [[1, 2]]})
     # A throttle stops a replica after its first fetch, which has up to 1 MiB of a partition
@@ -207,7 +221,11 @@ def test_moves_and_throttles_of_another_client_are_cancelled(kafka: PlannedKafka
         assert admin.alter_override("topic", "other", replicas) == 0
         assert eventually(lambda: all(kafka.config("broker", str(broker)) == rate for broker in RACKS))
         assert eventually(lambda: kafka.config("topic", "other") == replicas)
+        kafka.plan("slowed", "reassign", *kafka.targets(tmp_path, ("other", 0, [3, 2])))
+        theirs = "a throttle of 1 B/s on brokers 1, 2, 3 was set by another tool, and 1 partition is copied under it"
+        assert theirs in kafka.surveyor("commit", "slowed").stderr
         assert admin.reassign({("other", 0): [3, 2]}) == {("other", 0): 0}
+    assert any("was set by another tool" in step["what"] for step in kafka.surveyor.json("status")["due"])
     assert kafka.surveyor("cancel", "--throttles", *APPLY).code == 23
     result = kafka.surveyor.json("cancel", "--partitions", "other-0", *APPLY)
     assert (result["cancelled_now"], result["failed"]) == (1, 0)

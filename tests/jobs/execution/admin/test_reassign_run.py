@@ -22,8 +22,10 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.plans_table import apply_transition
 from schemas.current_state import CurrentState
 from schemas.enums import PlanKind, PlanStatus
+from schemas.lease_holder import LeaseHolder, encode_holder
 from schemas.plan import Plan, RowOutcome, Transition
 from schemas.rows import Change
+from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides
@@ -207,7 +209,7 @@ def test_refused_during_foreign_reassignments(  # noqa: PLR0913, PLR0917 - fixtu
     done = run(surveyor, kafka, plan, "--via", via, apply=apply)
 
     assert done.exit_code == REFUSED
-    assert f"a reassignment that is not part of plan {plan.plan_id} runs: other-0 to [0, 2]; wait until" in done.stderr
+    assert f"a reassignment that is not part of plan {plan.plan_id} runs: other-0 to [0, 2]. No plan in" in done.stderr
     assert (kafka.dump(), surveyor.commits(plan.plan_id)) == (before, [])
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
@@ -332,8 +334,108 @@ def test_concurrent_copying_is_refused_with_its_dead_brokers(  # noqa: PLR0913, 
     done = run(surveyor, kafka, plan)
 
     assert (done.exit_code, controller.waves) == (REFUSED, [])
-    assert f"other-0 to {goal}{dead}; wait until it is complete" in done.stderr
-    assert f"or cancel it (`surveyor cancel --partitions other-0 --zookeeper {kafka.hosts}" in done.stderr
+    assert f"other-0 to {goal}{dead}. No plan in {surveyor.warehouse.uri} moves other-0" in done.stderr
+    assert (
+        f"only if its owner agrees, cancel it (`surveyor cancel --partitions other-0 --zookeeper {kafka.hosts}"
+        in done.stderr
+    )
+
+
+@pytest.mark.parametrize("is_committing", [True, False])
+def test_the_plan_that_moves_other_partitions_is_named_with_its_author(  # noqa: PLR0913 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    warehouse: Warehouse,
+    *,
+    is_committing: bool,
+) -> None:
+    """The advice is to wait or to ask, and never to cancel what another user has committed."""
+    rows = [reassignment(kafka, OTHER, 0, [0, 2]), reassignment(kafka, T, 0, [0, 1, 5])]
+    theirs = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
+    CommitLog.open(warehouse, theirs, Actor("ann@ops1", "balance/run/commit")).append_intents(theirs.changes)
+    controller.begin((OTHER, 0), [0, 2])
+    if is_committing:
+        holder = LeaseHolder("ann", "ops1", 77, "commit", theirs.plan_id, "2026-11-22T06:00:00+00:00")
+        kafka.client.create(LEASE, encode_holder(holder), makepath=True)
+
+    done = run(surveyor, kafka, plan, apply=False)
+
+    assert done.exit_code == REFUSED
+    begun = r"committed by ann@ops1 \(balance/run/commit\) since 20.{17} UTC, and that command has ended"
+    running = f"ann@ops1 .process 77. since 2026-11-22T06:00:00.00:00, for `surveyor commit {theirs.plan_id}`"
+    assert re.search(
+        f"runs: other-0 to .0, 2.. Plan {theirs.plan_id} moves other-0 .{running if is_committing else begun}; "
+        f"0 of 2 partitions complete.. Wait until it is complete .`surveyor verify {theirs.plan_id} --zookeeper .*` "
+        "shows that.*, or ask ann@ops1.*; then commit again",
+        done.stderr,
+    ), done.stderr
+    assert "surveyor cancel" not in done.stderr
+
+
+def test_a_throttle_of_another_tool_is_named_in_dry_run_commit_verify_and_status(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """Only for listed replicas: t-1 gets a replica that is not listed, on a broker with a rate."""
+    override(kafka, "topic", T, {LEADER_REPLICAS: "", FOLLOWER_REPLICAS: "0:3,2:9"})
+    override(kafka, "broker", "3", {FOLLOWER_RATE: "10"})
+    override(kafka, "broker", "1", {LEADER_RATE: "7"})
+    throttle = "a throttle of 10 B/s on broker 3 was set by another tool, and 1 partition is copied under it"
+    statuses: list[str] = []
+    controller.events = [
+        lambda: statuses.append(surveyor.run("status", "--zookeeper", kafka.hosts).stdout),
+        lambda: statuses.append(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts).stderr),
+    ]
+
+    dry, own = (run(surveyor, kafka, plan, *more, apply=False) for more in ((), ("--throttle", "1MB/s")))
+    done = run(surveyor, kafka, plan)
+    lifted = run(surveyor, kafka, plan, "--wait")
+
+    assert f"surveyor: warning: {throttle}: `surveyor sizes` finds out" in dry.stderr
+    assert "another tool" not in own.stderr
+    assert done.stderr.count(f"surveyor: {throttle}") == 1, done.stderr
+    assert [throttle in " ".join(text.split()) for text in statuses] == [True, True], statuses
+    assert lifted.exit_code == DONE
+
+
+def test_cancelled_partitions_of_a_plan_name_the_plan(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
+) -> None:
+    rows = [reassignment(kafka, OTHER, 0, [0, 2])]
+    theirs = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
+    CommitLog.open(warehouse, theirs, Actor("ann@ops1")).append_intents(theirs.changes)
+    controller.begin((OTHER, 0), [0, 2])
+
+    done = surveyor.run("cancel", "--partitions", "other-0", "--zookeeper", kafka.hosts)
+
+    assert f"plan {theirs.plan_id}, committed by ann@ops1 since 20" in done.stderr
+    assert f"only `surveyor cancel {theirs.plan_id} --zookeeper {kafka.hosts}" in done.stderr
+
+
+def test_the_throttle_of_a_plan_that_moves_is_not_left_behind(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, warehouse: Warehouse
+) -> None:
+    """Its replicas are on other brokers, so both may move at once, and only its own throttle is removed."""
+    for broker in (6, 7, 8):
+        kafka.register(broker)
+    kafka.add_topic("far", {0: [6, 7]})
+    rows = [reassignment(kafka, "far", 0, [6, 8])]
+    theirs = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
+    CommitLog.open(warehouse, theirs, Actor("ann@ops1")).append_intents(theirs.changes)
+    set_throttle(
+        warehouse, ZooKeeperReader(kafka.client), controller, theirs.plan_id, theirs.changes, 1000, report=log_event
+    )
+    controller.begin(("far", 0), [6, 8])
+    theirs_set = overrides(kafka)
+    assert theirs_set
+    controller.events = [lambda: controller.finish_all(T)] * 9
+
+    done = run(surveyor, kafka, plan, "--wait", "--throttle", "2000")
+
+    assert done.exit_code == DONE, done.stderr
+    assert (overrides(kafka), {row.plan_id for row in throttle_rows(warehouse)}) == (theirs_set, {theirs.plan_id})
+    assert f"plan {theirs.plan_id}, committed by ann@ops1 since 20" in done.stderr
 
 
 def test_readable_partitions_of_a_topic_are_judged(
@@ -346,7 +448,7 @@ def test_readable_partitions_of_a_topic_are_judged(
     done = run(surveyor, kafka, plan, apply=False)
 
     assert (done.exit_code, controller.waves) == (REFUSED, [])
-    assert "runs: other-0 to [0, 1, 2]; wait until it is complete" in done.stderr
+    assert "runs: other-0 to [0, 1, 2]. No plan in" in done.stderr
 
 
 def test_plan_that_only_reorders_is_never_in_the_way(
