@@ -94,7 +94,7 @@ def open_plans(health: Health = WELL, **recent: object) -> list[tuple[str, str |
     plans = uncommitted_plans(
         ClusterSituation(health=health, warehouse_status=known, now=NOW, max_plan_age=DAY, assumptions=assumed)
     )
-    return [(row.review.what, row.review.command, row.discard and row.discard.command) for row in plans]
+    return [(row.review.what, row.review.command, row.discard.command if row.discard else None) for row in plans]
 
 
 STOPPED: Final = (
@@ -441,8 +441,8 @@ def test_a_plan_that_waits_is_not_due(waiting: dict[str, object], text: str) -> 
     """It is shown apart, with the command that discards it, except during a migration, which refuses that."""
     migrating = replace(WELL, migration="/controller carries kraftControllerEpoch 3")
 
-    assert steps(**waiting) == []
-    assert open_plans(**waiting) == [(text, "show plan a", "cancel a --apply")]
+    assert steps(WELL, **waiting) == []
+    assert open_plans(WELL, **waiting) == [(text, "show plan a", "cancel a --apply")]
     assert open_plans(migrating, **waiting) == [(text, "show plan a", None)]
     assert fault(["cancel", "a", "--apply"]) is fault(["show", "plan", "a"]) is None
 
