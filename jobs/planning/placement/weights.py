@@ -133,7 +133,7 @@ def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
         taken = pc.min_max(logs["taken_at"].filter(pa.array(counts))).as_py()
         moved = len(np.unique(rows[~is_current[rows]]))
         age = (tables.snapshot.taken_at - taken["min"]).total_seconds()
-        have = pluralise(moved, "partition has", "partitions have")
+        have = pluralise(moved, "partition", "has", "have")
         of_moved = f"; {have} moved since, and the size of a former replica counts" if moved else ""
         tables.log(
             f"surveyor: sizes taken from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
