@@ -5,7 +5,7 @@ Invalid input raises a UsageError with the option, the value and the expected fo
 
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from jobs.core.errors import UsageError
@@ -119,6 +119,16 @@ def format_bytes(count: float) -> str:
         if abs(scaled) < _STEP:
             break
     return f"{scaled:.1f} {unit}"
+
+
+def format_age(moment: datetime, now: datetime | None = None) -> str:
+    """Format the time since a moment; it is not negative if the clock of another machine is ahead.
+
+    >>> at_noon, later = datetime(2026, 11, 21, 12), datetime(2026, 11, 21, 14)
+    >>> format_age(at_noon, later), format_age(later, at_noon)
+    ('2 h 0 min', '0 s')
+    """
+    return format_duration(max(((datetime.now(UTC) if now is None else now) - moment).total_seconds(), 0))
 
 
 def format_duration(seconds: float) -> str:

@@ -20,9 +20,9 @@ from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import UsageError
 from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
-from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of, unread_in
+from jobs.repositories.snapshots import find_snapshot, later_commit, table_as_of, unread_in
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import run_on_fleet
@@ -34,7 +34,7 @@ from planner.columns.numpy_rules import Bools, lost_partitions
 from planner.topics.crowding import crowded_rows
 from planner.whatif.impact import whatif as costs_of_losing
 from schemas.enums import FailureScenario
-from schemas.rows import Broker, LossImpact, Snapshot
+from schemas.rows import LossImpact, Snapshot
 from schemas.text import pluralise
 
 
@@ -55,7 +55,7 @@ def report_losses(
 ) -> CommandResult:
     """Return the impact of losses, the worst first, with the partitions concerned."""
     losses = losses_on(settings, lose, snapshot, limit, everything=everything)
-    at = [] if snapshot is None else ["--as-of", str(losses.snapshot_id)]
+    at = [] if snapshot is None else ["--as-of", str(losses.snapshot.snapshot_id)]
     return losses_result(settings, losses, at, everything=everything)
 
 
@@ -68,7 +68,7 @@ def losses_on(settings: Settings, lose: str, snapshot: int | None, limit: int, *
     with progress("naming partitions"):
         named_partitions = _named_partitions(settings, chosen, shown, everything=everything)
     return Losses(
-        snapshot_id=chosen.snapshot_id,
+        snapshot=chosen,
         loss=loss,
         impacts=impacts,
         named_partitions=named_partitions,
@@ -110,8 +110,9 @@ def _named_partitions(
 
 
 def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpact]) -> list[str]:
-    """Name what no count includes: partitions without a state, and what is not understood."""
-    warnings = []
+    """Name what no count includes: later commits, partitions without a state, and what is not understood."""
+    outdated = later_commit(settings.warehouse, snapshot)
+    warnings = [f"{outdated}; take a `surveyor snapshot`"] if outdated else []
     if impacts and impacts[0].not_judged:
         not_judged = pluralise(impacts[0].not_judged, "partition")
         warnings.append(f"{not_judged} not judged: not understood, or without a state")
@@ -124,12 +125,9 @@ def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpa
 def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     """Count the partitions with more replicas in one rack than necessary on these brokers."""
     warehouse = settings.warehouse
-    brokers = rows_as_of(warehouse, snapshot, Broker)
-    racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
-    usable = [row.broker_id for row in brokers if row.understood and row.is_live]
-    known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
+    racks = racks_as_of(warehouse, snapshot)
     replicas = StoredRows(table_as_of(warehouse, snapshot, "partitions", columns=("replicas",))).brokers("replicas")
-    return int(crowded_rows(replicas, known_racks, usable).sum())
+    return int(crowded_rows(replicas, racks.known, racks.usable).sum())
 
 
 def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> list[LossImpact]:
@@ -142,6 +140,7 @@ def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> l
                 start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri), warehouse
             ),
             snapshot,
+            racks=racks_as_of(warehouse, snapshot),
         )
     with progress("losing " + lose.value):
         frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
