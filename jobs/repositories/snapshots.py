@@ -173,7 +173,7 @@ def rows_as_of(warehouse: Warehouse, snapshot: Snapshot, row: type[R], *filters:
 
 def with_age(snapshot: Snapshot) -> str:
     """Name a snapshot and its age, as every command does that shows or uses one."""
-    return f"snapshot {snapshot.snapshot_id} was taken {format_age(snapshot.taken_at)} ago"
+    return f"snapshot {snapshot.snapshot_id} is {format_age(snapshot.taken_at)} old"
 
 
 def refresh_hint(snapshot: Snapshot) -> str:

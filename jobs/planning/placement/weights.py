@@ -23,6 +23,7 @@ from msgspec.structs import asdict
 
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_decoding import read_text_file
+from jobs.core.units import format_age
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.planning.planning_tables import PlanningTables
 from jobs.runtime.console import LogLine
@@ -126,7 +127,7 @@ def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
     if counts.any():
         taken = pc.min_max(logs["taken_at"].filter(pa.array(counts))).as_py()
         times = f"from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
-        tables.log(f"surveyor: sizes taken {times}")
+        tables.log(f"surveyor: sizes taken {times}, the oldest {format_age(taken['min'])} ago")
     return _max_by_row(rows[counts], logs["bytes"].to_numpy()[counts], cluster.names.num_rows)
 
 

@@ -1,5 +1,6 @@
 """Plans on clusters where racks are not what they seem, where leaders are not preferred, and on outdated snapshots."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -115,15 +116,15 @@ def test_age_of_a_snapshot_is_said_where_it_matters(bare_tree: KafkaTree, survey
     surveyor.json("snapshot")
     bare_tree.register(3)
     joined = surveyor("plan", "reassign", "--add-brokers", "3")
-    age = "snapshot 1 was taken"
+    age = re.compile(r"snapshot 1 is \d+ s old")
     assert "broker 3 is not live in snapshot 1; live are 1, 2; " in joined.stderr
-    assert age in joined.stderr
-    assert "s ago, and broker 3 joined since: add --refresh" in joined.stderr
+    assert age.search(joined.stderr)
+    assert "s old, and broker 3 joined since: add --refresh" in joined.stderr
     absent = surveyor("plan", "assign", "--topic", "t", "--replica-assignment", "1:7")
-    assert "s ago, and broker 7 is not live now either (ZooKeeper): start it first" in absent.stderr
-    assert age in surveyor("plan", "reassign", "--rebalance", "--topics", "new").stderr
-    assert age in surveyor("plan", "config", "--topic", "new", "--set", "retention.ms=1").stderr
-    assert age in surveyor("whatif", "--lose", "brokers=1").stdout
+    assert "s old, and broker 7 is not live now either (ZooKeeper): start it first" in absent.stderr
+    assert age.search(surveyor("plan", "reassign", "--rebalance", "--topics", "new").stderr)
+    assert age.search(surveyor("plan", "config", "--topic", "new", "--set", "retention.ms=1").stderr)
+    assert age.search(surveyor("whatif", "--lose", "brokers=1").stdout)
 
 
 def test_plan_on_a_snapshot_from_before_a_commit_warns(tree: KafkaTree, surveyor: Surveyor) -> None:
