@@ -212,7 +212,7 @@ def outdated_plan(warehouse: Warehouse, plan: PlanRecord) -> Iterator[str]:
         return
     with suppress(SurveyorError):  # the snapshot was dropped
         if message := later_commit(warehouse, find_snapshot(warehouse, plan.snapshot_id), plan.plan_id):
-            yield f"{message}, so this plan may rest on replicas and leaders of before; plan again with --refresh"
+            yield f"{message} and lacks its changes; plan again with --refresh"
 
 
 def live_brokers_as_of(warehouse: Warehouse, snapshot: Snapshot, *filters: Filter) -> list[Broker]:

@@ -140,8 +140,8 @@ def test_plan_on_a_snapshot_from_before_a_commit_warns(tree: KafkaTree, surveyor
     assert surveyor.json("commit", plan["plan_id"], "--mode", "batch")["warnings"] == []
     surveyor.warehouse.append("commits", [committed("other", Outcome.APPLIED, at)])
     warning = (
-        f"snapshot 1 is older than the commit of plan other at {at:%Y-%m-%d %H:%M:%S} UTC, so this plan may rest on "
-        "replicas and leaders of before; plan again with --refresh"
+        f"snapshot 1 is older than the commit of plan other at {at:%Y-%m-%d %H:%M:%S} UTC and lacks its "
+        "changes; plan again with --refresh"
     )
     assert surveyor.json("plan", "reassign", "--rebalance")["warnings"] == [warning]
     assert surveyor.json("commit", plan["plan_id"], "--mode", "batch")["warnings"] == [warning]
