@@ -64,7 +64,7 @@ def test_brokers_without_a_rack_get_nothing_and_every_command_says_so(bare_tree:
 
 
 def test_rack_is_the_same_while_its_brokers_get_its_new_name(bare_tree: KafkaTree, surveyor: Surveyor) -> None:
-    """Half of the brokers are restarted with zone-a to zone-c; broker 4 of rack a is down and was seen with a."""
+    """Half of the brokers have been restarted with the names zone-a to zone-c, and then all."""
     lists = {number: [1, 2, 3] for number in range(4)}
     lay_out(bare_tree, dict(RACKS), {"orders": lists})
     surveyor.json("snapshot")
