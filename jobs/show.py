@@ -125,7 +125,7 @@ def replicas(
 @app.command(rich_help_panel=CLUSTER)
 @command
 def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
-    """Show the leader imbalance of each broker."""
+    """Show how many partitions each broker does not lead although it is their preferred replica."""
     from jobs.console_output.stored_tables import show_imbalance
 
     show_imbalance(settings, as_of)

@@ -238,7 +238,7 @@ IMBALANCE: Final = _table(
     _SNAPSHOT_ID,
     Column("broker_id", INT, "preferred replica of the partitions counted"),
     Column("preferred_partitions", LONG, "partitions whose preferred replica this broker is"),
-    Column("not_led", LONG, "of these, the ones it does not lead"),
+    Column("not_led", LONG, "of these, the ones it does not lead: the imbalance"),
     Column("ratio", DOUBLE, "not_led / preferred_partitions"),
     Column("exceeds", BOOLEAN, "ratio is strictly above the threshold"),
     Column("threshold", DOUBLE, "the threshold it was compared with"),

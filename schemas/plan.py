@@ -7,6 +7,9 @@ from typing import Final
 from schemas.enums import Outcome, PlanStatus
 from schemas.rows import Change, Operation, PlanRecord, PlanRow, RejectionRecord
 
+OPEN: Final = frozenset({PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL})
+"""Statuses of plans of which rows may still be committed."""
+
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """Final statuses; a commit that is still running does not overwrite them."""
 

@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.advice.outage import Outage
 from jobs.advice.reassignments import stalled_steps
 from jobs.core.migration_signs import migration_notice
-from jobs.core.units import format_duration
+from jobs.core.units import format_age, format_bytes, format_duration
 from jobs.preconditions.limits import MAX_PLAN_FROM_FUTURE_SECONDS
 from jobs.repositories.controller_epochs import epoch_regression_message
 from jobs.repositories.plans.moving_plans import MovingPlan
@@ -23,6 +23,7 @@ from jobs.repositories.vanished_topics import VanishedTopics
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
+from planner.columns.broker_skew import BYTES, EMPTY, LEADERS, Skew
 from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
 from schemas.lease_holder import LeaseHolder
@@ -443,11 +444,53 @@ def _imbalance(situation: ClusterSituation) -> Iterator[Suggestion]:
             pluralise(
                 len(brokers),
                 "broker",
-                "does not lead all its preferred partitions",
-                "do not lead all their preferred partitions",
+                "does not lead all partitions of which it is the preferred replica",
+                "do not lead all partitions of which they are the preferred replica",
             ),
             "plan elect --preferred --refresh",
         )
+
+
+def _racks(situation: ClusterSituation) -> Iterator[Suggestion]:
+    if situation.health.mixed_racks:
+        yield Suggestion(situation.health.mixed_racks)
+
+
+def _skew(situation: ClusterSituation) -> Iterator[Suggestion]:
+    """Suggest a plan that evens out brokers, unless one is down or replicas move, which changes what is even."""
+    health = situation.health
+    if health.gone or health.moving:
+        return
+    for skew in health.skew:
+        yield Suggestion(*_skew_step(skew, health.sizes_taken_at, situation.now))
+
+
+def _skew_step(skew: Skew, sizes_taken_at: datetime | None, now: datetime) -> tuple[str, str]:
+    """Return what is far from even, and the command of a plan that evens it out.
+
+    >>> _skew_step(Skew(quantity="empty", amounts={4: 0, 5: 0}, share=12.0), None, datetime.min)
+    ('brokers 4, 5 hold no replica; an even share is 12', 'plan reassign --add-brokers 4,5 --refresh')
+    >>> _skew_step(Skew(quantity="leaders", amounts={1: 90, 3: 2}, share=40.0), None, datetime.min)[0]
+    'leaders are far from even: broker 1 leads 90, broker 3 leads 2; an even share is 40'
+    """
+    if skew.quantity == EMPTY:
+        brokers = sorted(skew.amounts)
+        hold = "hold" if len(brokers) > 1 else "holds"
+        command = f"plan reassign --add-brokers {','.join(map(str, brokers))} --refresh"
+        return f"{broker_list(brokers)} {hold} no replica; an even share is {skew.share:.0f}", command
+    verb = "leads" if skew.quantity == LEADERS else "holds"
+    is_bytes = skew.quantity == BYTES
+    amounts = [f"broker {broker} {verb} {_amount(held, is_bytes)}" for broker, held in skew.amounts.items()]
+    taken = f" by the sizes of {format_age(sizes_taken_at, now)} ago" if is_bytes and sizes_taken_at else ""
+    text = f"{skew.quantity} are far from even{taken}: {', '.join(amounts)}"
+    return (
+        f"{text}; an even share is {_amount(skew.share, is_bytes)}",
+        f"plan reassign --rebalance{' --by-size' * is_bytes} --refresh",
+    )
+
+
+def _amount(held: float, is_bytes: bool) -> str:  # noqa: FBT001 - a unit
+    return format_bytes(int(held)) if is_bytes else f"{held:.0f}"
 
 
 def _stalled(situation: ClusterSituation) -> Iterator[Suggestion]:
@@ -487,6 +530,8 @@ RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _snapshots,
     _drained,
     _imbalance,
+    _racks,
+    _skew,
     _led_outside_isr,
     _quarantine,
     _last_resorts,

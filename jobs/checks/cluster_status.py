@@ -4,6 +4,7 @@ Concurrently, the age of the last snapshot, open plans and the brokers' min.insy
 """
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from jobs.advice.outage import outage_now
 from jobs.advice.reassignments import owners_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.drained_brokers import has_registered_again
+from jobs.repositories.log_sizes import bytes_by_broker
 from jobs.repositories.plans.assumptions import assumptions_now
 from jobs.repositories.snapshots import find_snapshot, other_cluster
 from jobs.repositories.vanished_topics import vanished_topics
@@ -30,7 +32,8 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS, ClusterView, view_now, view_of, with_last_known_replicas
 from jobs.snapshots.copy_throttles import throttles_of_view
-from jobs.snapshots.health import health_of
+from jobs.snapshots.health import Health, comparable_brokers, health_of
+from planner.columns.broker_skew import BYTES, EMPTY, FAR_BYTES, far_from_even
 from schemas.enums import PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.topic_configs import DEFAULT_MIN_ISR
@@ -183,6 +186,16 @@ def _copy_throttles(settings: Settings, view: ClusterView, recent: WarehouseStat
     return [(throttle.plan_id, throttle.stored_text(settings.warehouse)) for throttle in throttles]
 
 
+def _with_bytes(health: Health, settings: Settings, racks: Mapping[int, str | None]) -> Health:
+    """Add whether bytes are far from even, by the last `surveyor sizes`; an empty broker has a remedy of its own."""
+    if any(skew.quantity == EMPTY for skew in health.skew):
+        return health
+    sizes, taken_at = bytes_by_broker(settings.warehouse) if settings.warehouse.exists() else ({}, None)
+    compared = {broker: held for broker, held in sizes.items() if broker in racks}
+    skew = far_from_even(BYTES, compared, racks, FAR_BYTES)
+    return replace(health, skew=[*health.skew, *filter(None, [skew])], sizes_taken_at=taken_at)
+
+
 def read_status(
     settings: Settings, snapshot_id: int | None, credentials: CredentialsCheck | None = None
 ) -> ClusterStatus:
@@ -217,6 +230,8 @@ def read_status(
     default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
     history = None if recent.fault else settings.warehouse
     health = health_of(view, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
+    if snapshot is None and recent.fault is None:
+        health = _with_bytes(health, settings, comparable_brokers(view, drained))
     is_known = recent.fault is None and recent.snapshot is not None and view.hidden_topics is None
     before = snapshot.snapshot_id if snapshot else None
     situation = ClusterSituation(

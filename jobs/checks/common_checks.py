@@ -15,10 +15,12 @@ from jobs.adapters.brokers.fanout import NO_RESPONSE
 from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.core.errors import SurveyorError
 from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.snapshots import live_brokers_as_of, other_cluster
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
+from schemas.metadata_names import MetadataNames
 from schemas.rows import Broker
 from schemas.text import join_ids, pluralise
 
@@ -143,6 +145,13 @@ def remedies(reasons: Iterable[str]) -> str:
         for reason in reasons
     )
     return "; ".join(found).format(command_config=place_of(COMMAND_CONFIG))
+
+
+def rack_result(brokers: Sequence[Broker], names: MetadataNames) -> Checks:
+    """Check whether all live brokers have a rack, or none."""
+    if mixed := mixed_racks({row.broker_id: row.rack for row in brokers if row.understood}, names):
+        found, _, advice = mixed.partition("; ")
+        yield CheckResult("racks", CheckStatus.WARNING, found, advice)
 
 
 def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], assumed: int) -> CheckResult:

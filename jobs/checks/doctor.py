@@ -45,6 +45,7 @@ from jobs.checks.common_checks import (
     missing_brokers,
     now,
     quarantine_advice,
+    rack_result,
     remedies,
     returned_configs,
     run_guarded,
@@ -65,6 +66,7 @@ from jobs.snapshots.health import health_of
 from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.columns import SCHEMA_VERSION
 from schemas.enums import NO_CONTROLLER
+from schemas.metadata_names import IN_ZOOKEEPER
 from schemas.rows import BrokerConfig
 from schemas.text import join_ids
 from schemas.topic_configs import DEFAULT_MIN_ISR
@@ -201,6 +203,7 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
     yield _registered(settings, state)
+    yield from rack_result(state.brokers, IN_ZOOKEEPER)
     if state.brokers and has_credentials:
         yield from run_guarded("command config", partial(_brokers, settings, state, overrides))
 

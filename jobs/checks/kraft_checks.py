@@ -26,6 +26,7 @@ from jobs.checks.common_checks import (
     missing_brokers,
     now,
     quarantine_advice,
+    rack_result,
     remedies,
     returned_configs,
     run_guarded,
@@ -142,6 +143,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
         metadata = reading.metadata
         yield from run_guarded("history", partial(history_results, settings, metadata.cluster_id))
         yield _registered(settings, metadata.brokers)
+        yield from rack_result(metadata.live_brokers, metadata.names)
         supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
         if supported:  # brokers that do not answer have a separate check
             yield version_result(supported, metadata.metadata_version)

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from jobs.repositories.snapshots import with_age
 from jobs.runtime.console import CommandResult, Result, table
 from jobs.runtime.fleet import FleetSummary
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
 from schemas.enums import FailureScenario
-from schemas.rows import LossImpact
+from schemas.rows import LossImpact, Snapshot
 from schemas.text import MAX_PARTITIONS_NAMED, pluralise
 
 SCENARIO_COLUMNS: Final = (
@@ -37,7 +38,7 @@ COSTS: Final = {
 class Losses:
     """The impact of each loss of a kind on a snapshot, the worst first."""
 
-    snapshot_id: int
+    snapshot: Snapshot
     loss: str
     """A FailureScenario, or the brokers that are lost together."""
     impacts: Sequence[LossImpact]
@@ -64,7 +65,8 @@ def losses_result(settings: Settings, losses: Losses, at: Sequence[str], *, ever
     rows = [_row(losses, number) for number in range(len(impacts))]
     shown = impacts[: len(losses.named_partitions)]
     result = {
-        "snapshot_id": losses.snapshot_id,
+        "snapshot_id": losses.snapshot.snapshot_id,
+        "taken_at": losses.snapshot.taken_at,
         "lose": losses.loss,
         "scenarios": len(rows),
         "scenarios_offline": losses.scenarios_offline,
@@ -72,13 +74,14 @@ def losses_result(settings: Settings, losses: Losses, at: Sequence[str], *, ever
         "warnings": losses.warnings,
         "rows": rows,
     }
-    title = f"{settings.cluster}, snapshot {losses.snapshot_id}, losing {losses.loss}"
+    title = f"{settings.cluster}, snapshot {losses.snapshot.snapshot_id}, losing {losses.loss}"
     left = len(rows) - len(shown)
     lines = [
         table(title, SCENARIO_COLUMNS, rows[: len(shown)]),
         *([f"... and {left} more; --limit shows more, --json gives all"] if left else []),
         *_cost_lines(shown, losses.named_partitions, everything=everything),
         f"{losses.scenarios_offline} of {len(rows)} scenarios take partitions offline",
+        with_age(losses.snapshot),
         *(_crowded_lines(losses.crowded) if losses.may_spread else ()),
         *(f"warning: {warning}" for warning in losses.warnings),
     ]

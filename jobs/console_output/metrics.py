@@ -236,9 +236,13 @@ IMBALANCE: Final = (
     (
         "preferred_partitions_not_led",
         "not_led",
-        "Partitions whose preferred leader is this broker but that it does not lead.",
+        "Partitions whose preferred replica is this broker but that it does not lead.",
     ),
-    ("imbalance_ratio", "ratio", "Share of its preferred partitions that a broker does not lead."),
+    (
+        "imbalance_ratio",
+        "ratio",
+        "Share of the partitions whose preferred replica is this broker that it does not lead.",
+    ),
 )
 
 

@@ -212,6 +212,7 @@ def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
             f"broker {ids}: its rack is unknown, because no snapshot contains its registration; "
             "its replicas count as in no rack"
         )
+    yield from options.get("rack_warnings", ())
     if crowded := crowded_racks_in(options):
         yield (
             f"{pluralise(crowded.partitions, 'new partition', 'has', 'have')} up to {crowded.most} replicas in "

@@ -37,7 +37,7 @@ from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.assumptions import assumptions_in_newest_snapshot
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.snapshots import unread_by
+from jobs.repositories.snapshots import outdated_plan, unread_by
 from jobs.repositories.stored_rows import BROKER_EFFECTS, affecting_broker, count_changes, read_rows
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.console import format_cell, next_in_json, table, warnings_in_json
@@ -154,6 +154,7 @@ class PlanSelection:
             everything=self.only.everything,
         )
         yield from assumptions_in_newest_snapshot(self.warehouse, self.row)
+        yield from outdated_plan(self.warehouse, self.row)
         yield from rack_warnings(self.row.options)
         if is_rollback(self.row):
             racks = racks_of_snapshot(self.warehouse, self.row.snapshot_id)

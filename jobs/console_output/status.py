@@ -15,7 +15,7 @@ from jobs.advice.next_steps import PLANS_SHOWN, ClusterSituation, UncommittedPla
 from jobs.checks.cluster_status import ClusterStatus, CredentialsCheck, read_status
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.status_line import escape_control_chars
-from jobs.core.units import format_duration
+from jobs.core.units import format_age, format_duration
 from jobs.runtime.console import CommandResult, Result, wrapped
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.output import write_json
@@ -129,8 +129,7 @@ def _uncommitted_lines(plans: Sequence[UncommittedPlan]) -> Iterator[str]:
 def _when(status: ClusterStatus) -> str:
     if status.taken_at is None:
         return _format_time(status.situation.now)
-    age = (status.situation.now - status.taken_at).total_seconds()
-    return f"taken {_format_time(status.taken_at)}, {format_duration(max(age, 0))} ago"
+    return f"taken {_format_time(status.taken_at)}, {format_age(status.taken_at, status.situation.now)} ago"
 
 
 def _figures(status: ClusterStatus) -> Iterator[tuple[str, str]]:
@@ -261,21 +260,21 @@ def _imbalance(health: Health) -> str:
     waits = sum(row.not_led for row in health.imbalance if row.broker_id not in live)
     of_gone = f"{pluralise(waits, 'partition', 'prefers', 'prefer')} brokers that are gone" if waits else ""
     if not any(row.not_led for row in rows):
-        return f"none; {of_gone}" if of_gone else "none"
+        return f"none; {of_gone or 'preferred replicas lead all partitions'}"
     worst = max(rows, key=lambda row: (row.ratio, -row.broker_id))
     above = sum(row.exceeds for row in rows)
+    waiting = f"; {of_gone}" if of_gone else ""
     return (
-        f"broker {worst.broker_id} does not lead {worst.not_led} of {worst.preferred_partitions} "
-        f"({worst.ratio:.0%}); {above} above {worst.threshold:.0%}" + (f"; {of_gone}" if of_gone else "")
+        f"{worst.not_led} of {worst.preferred_partitions} partitions not led by their preferred replica, "
+        f"broker {worst.broker_id} ({worst.ratio:.0%}); {above} above {worst.threshold:.0%}{waiting}"
     )
 
 
 def _last_snapshot(status: ClusterStatus) -> str:
     recent = status.situation.warehouse_status
-    age = status.situation.snapshot_age
-    if recent.snapshot is None or age is None:
+    if recent.snapshot is None:
         return "not known" if recent.fault else "none"
-    return f"{recent.snapshot.snapshot_id}, {format_duration(max(age, 0))} ago"
+    return f"{recent.snapshot.snapshot_id}, {format_age(recent.snapshot.taken_at, status.situation.now)} ago"
 
 
 def _format_time(now: datetime) -> str:

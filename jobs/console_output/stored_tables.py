@@ -17,10 +17,10 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import StoredRows, values_of
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
-from jobs.core.units import format_duration
+from jobs.core.units import format_age
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of, unread_in
+from jobs.repositories.snapshots import as_of, find_snapshot, later_commit, rows_as_of, unread_in, with_age
 from jobs.repositories.stored_rows import read_rows
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, log, table, warn
@@ -80,23 +80,20 @@ def write_as_of(
 
 
 def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = "") -> Snapshot:
-    """Return the given or the newest snapshot; warn on stderr if the newest is old.
+    """Return the given or the newest snapshot; warn on stderr if the newest is old, or older than a commit.
 
     `now` is the command that shows the live cluster instead. JSON results have `taken_at` and no warning.
     """
     snapshot = find_snapshot(settings.warehouse, snapshot_id)
-    age = _age(snapshot.taken_at)
     is_read = settings.for_people and sys.__stdout__ is not None  # None if stdout is closed
-    if snapshot_id is None and is_read and age > STALE_SECONDS:
-        command = command_line(settings, *(now or "snapshot").split())
-        newer = f"`{command}` reads the cluster" if now else f"take a `{command}`"
-        old = f"snapshot {snapshot.snapshot_id} is {format_duration(age)} old"
-        log(f"surveyor: {old}; for the current state: {newer}")
+    if snapshot_id is None and is_read:
+        is_old = (datetime.now(UTC) - snapshot.taken_at).total_seconds() > STALE_SECONDS
+        old = later_commit(settings.warehouse, snapshot) or (with_age(snapshot) if is_old else None)
+        if old:
+            command = command_line(settings, *(now or "snapshot").split())
+            newer = f"`{command}` reads the cluster" if now else f"take a `{command}`"
+            log(f"surveyor: {old}; for the current state: {newer}")
     return snapshot
-
-
-def _age(taken_at: datetime) -> float:
-    return max((datetime.now(UTC) - taken_at).total_seconds(), 0)
 
 
 def warn_of_unread_topics(settings: Settings, topic: str | None, snapshot: Snapshot, missing: str) -> None:
@@ -115,8 +112,7 @@ def of_snapshot(snapshot: Snapshot) -> Row:
 
 def age_line(taken_at: datetime, rows: int) -> str:
     """Format the number of rows and the age of the snapshot."""
-    age = format_duration(_age(taken_at))
-    return f"{pluralise(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
+    return f"{pluralise(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {format_age(taken_at)} ago"
 
 
 def table_parts(
@@ -230,12 +226,12 @@ def _is_secret(znode: QuarantinedZnode) -> bool:
 
 
 def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
-    """Show the leader imbalance of each broker."""
+    """Show how many partitions each broker does not lead although it is their preferred replica."""
     columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = settings.warehouse.rows("imbalance", ("snapshot_id", "=", snapshot.snapshot_id))
     rows.sort(key=itemgetter("broker_id"))
-    write_as_of(settings, snapshot, "imbalance", columns, rows)
+    write_as_of(settings, snapshot, "partitions not led by their preferred replica", columns, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,6 +137,16 @@ def format_bytes(count: float) -> str:
     return f"{scaled:.1f} {unit}"
 
 
+def format_age(moment: datetime, now: datetime | None = None) -> str:
+    """Format the time since a moment; it is not negative if the clock of another machine is ahead.
+
+    >>> at_noon, later = datetime(2026, 11, 21, 12), datetime(2026, 11, 21, 14)
+    >>> format_age(at_noon, later), format_age(later, at_noon)
+    ('2 h 0 min', '0 s')
+    """
+    return format_duration(max(((datetime.now(UTC) if now is None else now) - moment).total_seconds(), 0))
+
+
 def format_duration(seconds: float) -> str:
     """Format an approximate duration.
 

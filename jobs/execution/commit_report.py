@@ -30,7 +30,7 @@ from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from jobs.repositories.plans.repository import read_plan
-from jobs.repositories.snapshots import unread_by
+from jobs.repositories.snapshots import outdated_plan, unread_by
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import CommandResult, Result, keep_warnings, truncate
@@ -147,6 +147,7 @@ def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
         *warnings(
             plan.row.kind, plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
         ),
+        *outdated_plan(warehouse, plan.row),
         *rack_warnings(plan.row.options),
         *(spread_warnings(lists, *racks_of_snapshot(warehouse, snapshot_id)) if lists else ()),
         *unread_warnings(plan.row, unread_by(warehouse, plan.row), everything=everything),

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import lists_of, rows_of
 from jobs.planning.plan_draft import PlanDraft, Planner
-from jobs.planning.planning_tables import PlanningTables, partitions_with_requests
+from jobs.planning.planning_tables import PlanningTables, partitions_with_requests, since_snapshot
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty, refuse_unversioned, table_as_of
@@ -80,11 +80,11 @@ def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
 def _drainable(ids: Sequence[int], brokers: Sequence[Broker], tables: PlanningTables) -> list[int]:
     """Return the brokers that can be drained. Dead brokers lead nothing: raise an error only if all are dead."""
     understood = {row.broker_id: row.understood for row in brokers}
-    gone = [str(broker) for broker in ids if broker not in understood]
+    gone = [broker for broker in ids if broker not in understood]
     live = join_ids(sorted(understood)) or "none"
     reason = (
-        f"--brokers: {', '.join(gone)} not live in snapshot {tables.snapshot.snapshot_id}; live are {live}. "
-        "For dead brokers, run `surveyor status`"
+        f"--brokers: {join_ids(gone)} not live in snapshot {tables.snapshot.snapshot_id}; live are {live}. "
+        f"For dead brokers, run `surveyor status`; {since_snapshot(tables, gone) if gone else ''}"
     )
     ids = _keep_concerned(ids, understood, reason, tables.log)
     not_understood = [str(broker) for broker in ids if not understood[broker]]

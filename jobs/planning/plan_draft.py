@@ -11,6 +11,7 @@ does the same in several jobs.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,9 +26,10 @@ from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLU
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
-from jobs.core.errors import ExitCode, RefusedError
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.core.migration_signs import migration_refusal, refuse_migration
-from jobs.planning.planning_tables import PlanningTables
+from jobs.planning.planning_tables import PlanningTables, Registered
+from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.deletion_impact import deletion_impact_of
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import (
@@ -46,6 +48,7 @@ from jobs.runtime.console import CommandResult, LogLine, Result
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
 from planner.columns.plan_digest import plan_summary, with_lines
 from planner.placement.plan_figures import stored_figures
@@ -130,7 +133,11 @@ def make_plan(
     session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))
     tables = SparkWarehouse(session, warehouse, one_task=session.one_task)
     with progress("planning", lambda: session.doing):
-        planned = planner(PlanningTables(tables, snapshot, options.log))
+        planned = planner(
+            PlanningTables(
+                tables, snapshot, options.log, racks_as_of(warehouse, snapshot), partial(_registered_now, settings)
+            )
+        )
         if existing and alias.name:
             refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
             options.log(f"surveyor: {alias.name} is this plan already, on snapshot {existing.snapshot_id}")
@@ -145,6 +152,15 @@ def make_plan(
         )
         raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
     return result
+
+
+def _registered_now(settings: Settings) -> Registered | None:
+    try:
+        with settings.open_source(LIVE_TIMEOUT_SECONDS) as source:
+            _, brokers = source.read_brokers()
+            return Registered(source.medium, frozenset(row.broker_id for row in brokers if row.is_live))
+    except SurveyorError:  # without an address, or without an answer
+        return None
 
 
 def _refuse_taken_name(warehouse: Warehouse, alias: Alias) -> None:

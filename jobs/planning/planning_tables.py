@@ -4,24 +4,36 @@ In addition to the snapshot a plan reads the current drained brokers and the rep
 """
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from msgspec.structs import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.repositories.broker_responses import failed_replicas
+from jobs.repositories.brokers_last_seen import Racks
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import rows_as_of, topics_before
+from jobs.repositories.snapshots import live_brokers_as_of, refresh_hint, rows_as_of, topics_before, with_age
 from jobs.runtime.console import LogLine
 from planner.columns.broker_sets import with_drained, with_failed
 from planner.history.lost_states import filter_same_topic, last_known_states
 from planner.reassignment.pending_requests import with_requests
 from schemas.enums import RequestKind
-from schemas.rows import DrainedBroker, Partition, ZnodeRequest
+from schemas.rows import Broker, DrainedBroker, LastSeenBroker, Partition, ZnodeRequest
+from schemas.text import broker_list
 
 
 def discard(_line: str, _level: int = logging.INFO, /) -> None:
     """Log nothing, for readers that make no plan."""
+
+
+class Registered(NamedTuple):
+    """The brokers that are live now, and the name of the place that says so."""
+
+    medium: str
+    live: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +42,16 @@ class PlanningTables(SnapshotTables):
 
     log: LogLine = discard
     """Gets what the user should know of the plan, besides its rows."""
+    racks: Racks = field(default_factory=Racks)
+    """The racks at the snapshot; the tables have their names too."""
+    registered_now: Callable[[], Registered | None] = lambda: None
+    """Reads which brokers are live now; returns None if that is unknown."""
 
     def __getitem__(self, table: str) -> DataFrame:
         rows = SnapshotTables.__getitem__(self, table)
+        if table in {Broker.TABLE, LastSeenBroker.TABLE} and self.racks.name_of:
+            names = (F.when(F.col("rack") == rack, F.lit(name)) for rack, name in self.racks.name_of.items())
+            rows = rows.withColumns({"rack": F.coalesce(*names, "rack")})
         if table == "brokers":
             drained = self.warehouse.typed_rows(DrainedBroker)
             return with_drained(rows, self.spark_warehouse.frame("drained", drained)) if drained else rows
@@ -40,6 +59,22 @@ class PlanningTables(SnapshotTables):
             failed = failed_replicas(self.warehouse, self.snapshot)
             return with_failed(rows, self.spark_warehouse.frame("answers", failed)) if failed else rows
         return rows
+
+    def live_brokers(self) -> list[Broker]:
+        """Return the live brokers at the snapshot, with one name for each rack."""
+        rows = live_brokers_as_of(self.warehouse, self.snapshot)
+        return [replace(row, rack=self.racks.rack_of.get(row.broker_id)) for row in rows]
+
+
+def since_snapshot(tables: PlanningTables, missing: Collection[int]) -> str:
+    """Return the age of a snapshot in which brokers are not live, whether they are now, and what helps."""
+    now = tables.registered_now()
+    if now is None:
+        return refresh_hint(tables.snapshot)
+    if joined := now.live.intersection(missing):
+        return f"{with_age(tables.snapshot)}, and {broker_list(sorted(joined))} joined since: add --refresh"
+    absent = broker_list(sorted(missing))
+    return f"{with_age(tables.snapshot)}, and {absent} is not live now either ({now.medium}): start it first"
 
 
 def vanished_states(tables: SnapshotTables, stateless: DataFrame) -> DataFrame:

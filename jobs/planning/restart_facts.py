@@ -17,7 +17,7 @@ from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now
 from planner.columns.numpy_rules import has_broker
 from planner.rules.quorum import is_current
 from schemas.enums import NO_CONTROLLER, NO_LEADER
-from schemas.rows import BrokerConfig
+from schemas.rows import BrokerConfig, Snapshot
 from schemas.text import abbreviate
 
 
@@ -29,7 +29,7 @@ class RestartFacts:
     configs: Sequence[BrokerConfig]
     silent: Mapping[int, str] = field(default_factory=dict)
     """Reasons why registered brokers did not answer: they may be dead, with a session that has not ended yet."""
-    snapshot_id: int | None = None
+    snapshot: Snapshot | None = None
     """None for the state of now."""
 
     @property

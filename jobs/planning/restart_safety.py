@@ -12,6 +12,7 @@ from msgspec import convert
 
 from jobs.console_output.restart_safety import RestartedBroker, RestartSafety
 from jobs.core.arrow_rows import Bools, StoredRows, values_of
+from jobs.core.units import format_age
 from jobs.planning.restart_facts import RestartFacts, read_facts, silent_brokers, unread_of_cluster
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.input_files import parse_broker_ids
@@ -46,7 +47,7 @@ def restart_safety(settings: Settings, restart: str, margin: int, snapshot: int 
     return RestartSafety(
         restarting=restarting,
         margin=margin,
-        snapshot_id=facts.snapshot_id,
+        snapshot_id=snapshot,
         controller_id=facts.view.controller_id,
         brokers=[*_brokers(facts, restarting)],
         under_replicated=_under_replicated(facts.view),
@@ -107,7 +108,7 @@ def _rows_of_snapshot(
     warehouse = settings.warehouse
     chosen = find_snapshot(warehouse, snapshot_id)
     facts = RestartFacts(
-        view=view_of(warehouse, chosen), configs=rows_as_of(warehouse, chosen, BrokerConfig), snapshot_id=snapshot_id
+        view=view_of(warehouse, chosen), configs=rows_as_of(warehouse, chosen, BrokerConfig), snapshot=chosen
     )
     with progress("starting Spark"):
         spark = start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri)
@@ -121,8 +122,11 @@ def _rows_of_snapshot(
 def _unread(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[str]:
     """Yield the facts about the cluster without which no restart counts as safe."""
     view, registered, controllers = facts.view, facts.understood, facts.controllers
-    if facts.snapshot_id is not None:
-        yield f"snapshot {facts.snapshot_id} may differ from the cluster now; omit --snapshot to read the cluster"
+    if facts.snapshot is not None:
+        yield (
+            f"snapshot {facts.snapshot.snapshot_id} may differ from the cluster now, as it is "
+            f"{format_age(facts.snapshot.taken_at)} old; omit --snapshot to read the cluster"
+        )
     for broker in restarting:
         if broker not in registered and broker not in controllers:
             yield f"broker {broker} is not registered: it is down, or no broker has this id"

@@ -21,9 +21,9 @@ from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
-from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of, unread_in
+from jobs.repositories.snapshots import find_snapshot, later_commit, rows_as_of, table_as_of, unread_in
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import run_on_fleet
@@ -92,7 +92,7 @@ def report_losses(
 ) -> CommandResult:
     """Return the impact of losses, the worst first, with the partitions concerned."""
     losses = losses_on(settings, lose, snapshot, limit, everything=everything)
-    at = [] if snapshot is None else ["--as-of", str(losses.snapshot_id)]
+    at = [] if snapshot is None else ["--as-of", str(losses.snapshot.snapshot_id)]
     return losses_result(settings, losses, at, everything=everything)
 
 
@@ -106,7 +106,7 @@ def losses_on(settings: Settings, lose: str, snapshot: int | None, limit: int, *
     with progress("naming partitions"):
         named_partitions = _named_partitions(settings, chosen, shown, everything=everything)
     return Losses(
-        snapshot_id=chosen.snapshot_id,
+        snapshot=chosen,
         loss=f"{loss}",
         impacts=impacts,
         named_partitions=named_partitions,
@@ -148,8 +148,9 @@ def _named_partitions(
 
 
 def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpact]) -> list[str]:
-    """Name what no count includes: partitions without a state, and what is not understood."""
-    warnings = []
+    """Name what no count includes: later commits, partitions without a state, and what is not understood."""
+    outdated = later_commit(settings.warehouse, snapshot)
+    warnings = [f"{outdated}; take a `surveyor snapshot`"] if outdated else []
     if impacts and impacts[0].not_judged:
         not_judged = pluralise(impacts[0].not_judged, "partition")
         warnings.append(f"{not_judged} not judged: not understood, or without a state")
@@ -162,12 +163,9 @@ def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpa
 def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     """Count the partitions with more replicas in one rack than necessary on these brokers."""
     warehouse = settings.warehouse
-    brokers = rows_as_of(warehouse, snapshot, Broker)
-    racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
-    usable = [row.broker_id for row in brokers if row.understood and row.is_live]
-    known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
+    racks = racks_as_of(warehouse, snapshot)
     replicas = StoredRows(table_as_of(warehouse, snapshot, "partitions", columns=("replicas",))).brokers("replicas")
-    return int(crowded_rows(replicas, known_racks, usable).sum())
+    return int(crowded_rows(replicas, racks.known, racks.usable).sum())
 
 
 def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario | BrokersLost) -> list[LossImpact]:
@@ -180,6 +178,7 @@ def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario | Bro
                 start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri), warehouse
             ),
             snapshot,
+            racks=racks_as_of(warehouse, snapshot),
         )
     with progress(f"losing {lose}"):
         frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]

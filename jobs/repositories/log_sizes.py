@@ -1,8 +1,10 @@
 """The sizes of logs and disks, as the last `surveyor sizes` stored them, and what a plan copies by these sizes."""
 
+from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
@@ -31,6 +33,15 @@ def _logs_of(warehouse: Warehouse, topics: list[str]) -> pa.Table:
 
 def _no_logs() -> pa.Table:
     return pa.schema([schema_of("sizes").field(name) for name in _LOG_COLUMNS]).empty_table()
+
+
+def bytes_by_broker(warehouse: Warehouse) -> tuple[dict[int, int], datetime | None]:
+    """Return the bytes of the logs of each broker with any, and the time of the oldest answer."""
+    if not warehouse.has("sizes"):
+        return {}, None
+    logs = warehouse.read("sizes", ("is_future", "=", False), columns=["broker_id", "bytes", "taken_at"])
+    grouped = logs.group_by("broker_id").aggregate([("bytes", "sum")])
+    return dict(values_of(grouped, "broker_id", "bytes_sum")), pc.min(logs["taken_at"]).as_py()
 
 
 def usable_bytes(warehouse: Warehouse) -> dict[int, int]:

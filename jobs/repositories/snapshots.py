@@ -1,6 +1,7 @@
 """Selection of the snapshot that a command uses, and its tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -14,10 +15,12 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
 from jobs.core.option_places import WAREHOUSE, place_of
+from jobs.core.units import format_age
 from jobs.preconditions.unread_metadata import UnreadMetadata, depends_on_unread, unread_among, unread_topics
 from schemas.columns import KEY_COLUMNS
-from schemas.enums import PartitionState
-from schemas.rows import Broker, Partition, PlanRecord, QuarantinedZnode, Row, Snapshot, Topic
+from schemas.enums import Outcome, PartitionState
+from schemas.plan import OPEN
+from schemas.rows import Broker, CommitRecord, Partition, PlanRecord, QuarantinedZnode, Row, Snapshot, Topic
 
 STATE_TABLES: Final = (
     *("partitions", "topics", "brokers", "brokers_last_seen"),
@@ -166,6 +169,50 @@ def topics_before(warehouse: Warehouse, snapshot_id: int) -> dict[str, Topic]:
 def rows_as_of(warehouse: Warehouse, snapshot: Snapshot, row: type[R], *filters: Filter) -> list[R]:
     """Return the rows of a table at a snapshot as structs."""
     return decode_rows(row, table_as_of(warehouse, snapshot, row.TABLE, *filters))
+
+
+def with_age(snapshot: Snapshot) -> str:
+    """Name a snapshot and its age, as every command does that shows or uses one."""
+    return f"snapshot {snapshot.snapshot_id} is {format_age(snapshot.taken_at)} old"
+
+
+def refresh_hint(snapshot: Snapshot) -> str:
+    """Name the age of a snapshot that lacks what was requested, and how to plan on a newer one."""
+    return f"{with_age(snapshot)}: --refresh takes a new one"
+
+
+def later_commit(warehouse: Warehouse, snapshot: Snapshot, plan_id: str = "") -> str | None:
+    """Return a message if a plan was committed after a snapshot, other than `plan_id`; None if none was."""
+    if not warehouse.has(CommitRecord.TABLE):
+        return None
+    written = ("outcome", "in", [Outcome.APPLIED.value, Outcome.UNKNOWN.value])
+    rows = warehouse.read(
+        CommitRecord.TABLE,
+        ("committed_at", ">", snapshot.taken_at),
+        ("plan_id", "!=", plan_id),
+        written,
+        columns=["plan_id", "topic", "committed_at"],
+    )
+    changes = rows.filter(pc.is_valid(rows["topic"])).sort_by([("committed_at", "descending")])
+    if not changes.num_rows:
+        return None
+    last = changes.slice(0, 1).to_pylist()[0]
+    return (
+        f"snapshot {snapshot.snapshot_id} is older than the commit of plan {last['plan_id']} at "
+        f"{last['committed_at']:%Y-%m-%d %H:%M:%S} UTC"
+    )
+
+
+def outdated_plan(warehouse: Warehouse, plan: PlanRecord) -> Iterator[str]:
+    """Warn of an open plan whose snapshot is older than the commit of another plan; it does not know its changes.
+
+    A rollback follows a commit on purpose, and reads the cluster.
+    """
+    if plan.status not in OPEN or "rollback_of" in plan.options:
+        return
+    with suppress(SurveyorError):  # the snapshot was dropped
+        if message := later_commit(warehouse, find_snapshot(warehouse, plan.snapshot_id), plan.plan_id):
+            yield f"{message} and lacks its changes; plan again with --refresh"
 
 
 def live_brokers_as_of(warehouse: Warehouse, snapshot: Snapshot, *filters: Filter) -> list[Broker]:

@@ -20,11 +20,9 @@ from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
 from planner.columns.numpy_rules import default_min_isr, max_known_min_isr, min_isr_of
 from schemas.enums import Action, PlanStatus
+from schemas.plan import OPEN
 from schemas.rows import BrokerConfig, DrainedBroker, PlanRecord, Snapshot, ThrottledConfig
 from schemas.topic_configs import MIN_ISR
-
-OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
-"""Statuses of plans that can still be committed."""
 
 MAX_FILTERED_TOPICS: Final = 1_000
 """Number of topics up to which only these topics are read from a snapshot."""
@@ -62,7 +60,7 @@ def read_warehouse_status(warehouse: Warehouse) -> WarehouseStatus:
     snapshot = last_snapshot(warehouse) if warehouse.exists() else None
     if snapshot is None:
         return WarehouseStatus()
-    open_plans = warehouse.typed_rows(PlanRecord, ("status", "in", [status.value for status in OPEN]))
+    open_plans = warehouse.typed_rows(PlanRecord, ("status", "in", sorted(OPEN)))
     plans = [plan for plan in open_plans if not plan.is_cycle]
     drained = warehouse.typed_rows(DrainedBroker) if warehouse.has("drained") else []
     return WarehouseStatus(

@@ -8,6 +8,7 @@ snapshot.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -18,8 +19,10 @@ import pyarrow.compute as pc
 from jobs.adapters.sources.interface import TopicOverrides
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.core.arrow_rows import Bools, Ints, StoredRows, values_of
+from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.controller_epochs import latest_epoch
 from jobs.snapshots.cluster_view import ClusterView
+from planner.columns.broker_skew import Skew, skew_of
 from planner.columns.numpy_rules import (
     BrokerImbalance,
     PartitionArrays,
@@ -105,6 +108,12 @@ class Health:
     """Topics with throttled replicas."""
     throttled_lagging: int = 0
     """Partitions with replicas that are not in sync, of a throttled topic or on a throttled broker."""
+    mixed_racks: str | None = None
+    """Warning of live brokers without a rack while others have one, None if there are none."""
+    skew: list[Skew] = field(default_factory=list)
+    """What is far from even on the live brokers."""
+    sizes_taken_at: datetime | None = None
+    """Time of the sizes that `skew` of bytes is computed from."""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -115,7 +124,14 @@ class Health:
         ]
         stalled = [_stalled_row(entry) for entry in self.stalled]
         imbalanced = [msgspec.structs.asdict(row) for row in self.imbalance]
-        return asdict(self) | {"gone": gone, "stalled": stalled, "imbalance": imbalanced, "blocking": blocking}
+        skew = [msgspec.structs.asdict(row) for row in self.skew]
+        return asdict(self) | {
+            "gone": gone,
+            "skew": skew,
+            "stalled": stalled,
+            "imbalance": imbalanced,
+            "blocking": blocking,
+        }
 
 
 def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
@@ -141,6 +157,8 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         live=live,
         not_understood_brokers=not_understood,
         gone=_unregistered_brokers(rows, live),
+        mixed_racks=mixed_racks({row.broker_id: row.rack for row in view.brokers if row.understood}, view.names),
+        skew=skew_of(rows, comparable_brokers(view, drained)),
         able_brokers=len(understood.difference(drained)),
         led_by_drained=_count(rows.judged & slot_mask(rows.leader, understood.intersection(drained))),
         most_replicas=int(has_broker(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
@@ -170,6 +188,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         throttled_brokers=sorted(view.throttled_brokers),
         throttled_topics=sorted(view.throttled_topics),
         throttled_lagging=_count(unhealthy["under_replicated"] & _is_throttled(view, rows)),
+        sizes_taken_at=None,
     )
 
 
@@ -270,6 +289,15 @@ def _offline(replicas: Ints, live: list[int]) -> pa.Array:
 
 def _true_or_null(column: pa.ChunkedArray) -> Bools:
     return np.asarray(pc.fill_null(column, True))  # noqa: FBT003 - the rules treat null as true
+
+
+def comparable_brokers(view: ClusterView, drained: Collection[int]) -> dict[int, str | None]:
+    """Return the racks of the brokers that should hold even shares.
+
+    These are the live ones that are not drained. Plans move few replicas to one without a rack while others have one.
+    """
+    able = {row.broker_id: row.rack for row in view.brokers if row.understood and row.broker_id not in drained}
+    return {broker: rack for broker, rack in able.items() if rack is not None} or able
 
 
 def _unregistered_brokers(rows: PartitionArrays, live: Collection[int]) -> dict[int, int]:

@@ -25,6 +25,7 @@ from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
 from jobs.core.migration_signs import migration_notice
 from jobs.repositories.actor import this_process
+from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import (
     find_snapshot,
@@ -236,6 +237,10 @@ def _warn(state: ClusterMetadata, row: Snapshot, log: LogLine) -> None:
         log("surveyor: no broker is registered, so every partition counts as offline", logging.WARNING)
     if state.migration:
         log(f"surveyor: {migration_notice(state.migration)}", logging.WARNING)
+    if mixed := mixed_racks(
+        {broker.broker_id: broker.rack for broker in state.live_brokers if broker.understood}, state.names
+    ):
+        log(f"surveyor: {mixed}", logging.WARNING)
     if row.quarantined:
         log(
             f"surveyor: {pluralise(row.quarantined, state.names.entry)} not understood; run `surveyor show quarantine`",

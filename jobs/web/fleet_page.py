@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.core.units import format_duration
+from jobs.core.units import format_age
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.snapshots.fleet_health import HealthFigures, figures_of, health_at
 from jobs.web.charts import format_number, percent
@@ -130,7 +130,7 @@ def _cells(row: FleetRow, now: datetime, href: str | None) -> dict[str, Any]:
         "imbalance": percent(health.figures.imbalance),
         "snapshot": health.snapshot_id,
         "taken_at": shown_time(health.taken_at),
-        "age": format_duration(max((now - health.taken_at).total_seconds(), 0)),
+        "age": format_age(health.taken_at, now),
     }
 
 

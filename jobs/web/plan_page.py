@@ -24,7 +24,7 @@ from jobs.console_output.plan_text import deletion_lines, shown_data, without_to
 from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.masking import masked_json, masked_text
-from jobs.core.units import format_bytes, format_duration
+from jobs.core.units import format_age, format_bytes, format_duration
 from jobs.preconditions.limits import UNCOMMITTABLE
 from jobs.repositories.copy_volume import Volume
 from jobs.repositories.log_sizes import stored_volume
@@ -45,6 +45,9 @@ from schemas.rows import PlanRecord, Row, Snapshot
 from schemas.text import partition_name
 
 REASONS_SHOWN: Final = 20
+
+_NOT_ASKED: Final = ("figures", "rack_warnings")
+"""Parameters of a plan that its planner found."""
 
 _SIDES: Final = ("before", "after")
 
@@ -123,7 +126,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
             "kind": row.kind,
             "status": row.status,
             "created_at": shown_time(row.created_at),
-            "age": format_duration(max((now - row.created_at).total_seconds(), 0)),
+            "age": format_age(row.created_at, now),
             "more_reasons": max(counts.reasons_in_all - REASONS_SHOWN, 0),
             "question": question_of(row.parameters),
             "command": row.command,
@@ -208,7 +211,7 @@ def _commit_obstacles(plan: PlanTables, now: datetime, max_age_hours: float) -> 
     elif row.status != PlanStatus.PLANNED:
         yield f"this plan is {row.status}: a commit has already started; its commits are listed below"
     if now - row.created_at > timedelta(hours=max_age_hours):
-        age = format_duration((now - row.created_at).total_seconds())
+        age = format_age(row.created_at, now)
         yield f"this plan is {age} old, and a commit refuses plans older than {max_age_hours:g} h; plan again"
     newest = last_snapshot(plan.summaries.warehouse)
     if newest is not None and newest.snapshot_id > row.snapshot_id:
@@ -221,7 +224,7 @@ def _commit_obstacles(plan: PlanTables, now: datetime, max_age_hours: float) -> 
 def question_of(parameters: str | None) -> str:
     """Return the plan's parameters without figures and without topic ids, which Kafka's controller generates."""
     stated = without_topic_ids(json.loads(parameters or "{}"))
-    return masked_json(json.dumps({key: value for key, value in stated.items() if key != "figures"}))
+    return masked_json(json.dumps({key: value for key, value in stated.items() if key not in _NOT_ASKED}))
 
 
 def sums_of(plan: PlanTables, counts: ChangeCounts, copied: Volume, rate: int | None) -> list[Fact]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from jobs.core.units import format_duration
+from jobs.core.units import format_age
 from jobs.web.charts import format_number
 from schemas.rows import Row, Snapshot
 
@@ -52,7 +52,7 @@ def snapshot_header(cluster: str, snapshot: Snapshot, now: datetime, *, is_delet
     known = {"cluster": cluster, "cluster_id": snapshot.cluster_id, "snapshot_id": snapshot.snapshot_id}
     if is_deleted:
         return {**known, "taken_at": "", "iso": "", "age": "", "made_at": shown_time(now)}
-    age = format_duration(max((now - snapshot.taken_at).total_seconds(), 0))
+    age = format_age(snapshot.taken_at, now)
     iso = snapshot.taken_at.astimezone(UTC).isoformat()
     return {**known, "taken_at": shown_time(snapshot.taken_at), "iso": iso, "age": age, "made_at": shown_time(now)}
 

@@ -45,10 +45,11 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
     }
 
 
-def led_figures(placement: Placement, leader: Ints, allowed: set[int], *, elects: bool) -> Figures:
+def led_figures(placement: Placement, leader: Ints, allowed: set[int], elected: Bools, *, elects: bool) -> Figures:
     """Return the least and the most partitions led by a broker, now and after the plan.
 
-    Kafka keeps a leader that stays in the replica list. With `elects`, the first replica of a changed list is elected.
+    Kafka keeps a leader that stays in the replica list. With `elects`, the first replica of a changed list is elected,
+    and so is that of the unchanged lists marked by `elected`.
     `brokers_counted` are the brokers that `replicas_per_broker` and the other figures cover.
     """
     lists = placement.replicas[placement.changed]
@@ -56,6 +57,7 @@ def led_figures(placement: Placement, leader: Ints, allowed: set[int], *, elects
     stays = (lists == now[:, None]).any(axis=1) & ~(np.isin(first, list(allowed)) & elects)
     after = leader.copy()
     after[placement.changed] = np.where(stays, now, first)
+    after[elected] = placement.replicas[elected, 0]
     ids = [int(name) for name in placement.brokers.names]
     counted = [broker for broker in ids if not allowed or broker in allowed]
     spans = [spans_of(leaders, counted) for leaders in (leader, after)]

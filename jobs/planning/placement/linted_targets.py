@@ -11,9 +11,11 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from jobs.planning.plan_draft import PlanDraft
-from jobs.planning.planning_tables import partitions_with_requests
+from jobs.planning.planning_tables import PlanningTables, partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import refresh_hint
 from planner.columns.change_rows import as_rejections
+from planner.leadership.preferred_election import changes_of, preferred_verdicts
 from planner.reassignment.lint import RackRules, intermediate_faults, placement_faults
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import Action, LintCode, PlanKind
@@ -81,8 +83,10 @@ class StatedTargets:
     """Leave out targets with faults and plan the rest."""
     election_wave: int | None = None
     """The wave in which preferred replicas are elected after the moves, None for no elections."""
+    elected: DataFrame | None = None
+    """Partitions without a target whose preferred replicas are elected in that wave too; None for none."""
 
-    def draft(self, tables: SnapshotTables, faults: DataFrame) -> PlanDraft:
+    def draft(self, tables: PlanningTables, faults: DataFrame) -> PlanDraft:
         """Draft a plan of the targets without faults; refused if there is any fault, unless faults may be left out."""
         first = faults.orderBy(*PARTITION_KEY, "code", "fault").limit(MAX_FAULTS_NAMED + 1).collect()
         sound = self.rows.join(faults.select(*PARTITION_KEY), [*PARTITION_KEY], "left_anti") if first else self.rows
@@ -91,11 +95,19 @@ class StatedTargets:
         for more in (self.held, _as_rejections(faults) if first else None):
             rejections = rejections if more is None else rejections.unionByName(more)
         fault_lines = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
-        refused = _refusal(f"the lint found faults; fix them and plan again, or {_override_advice(first)}", fault_lines)
+        advice = _override_advice(first)
+        if {row.code for row in first} & {LintCode.BROKER_NOT_ALIVE, LintCode.UNKNOWN_PARTITION}:
+            advice = f"{advice} ({refresh_hint(tables.snapshot)})"
+        refused = _refusal(f"the lint found faults; fix them and plan again, or {advice}", fault_lines)
         changes = reassignment_changes(*frames)
         if self.election_wave is not None:
             changes = changes.unionByName(elections_after_moves(*frames, wave=self.election_wave))
-        return PlanDraft(PlanKind.REASSIGN, self.parameters, changes, rejections, refused=refused)
+        if self.elected is not None and self.election_wave is not None:
+            verdicts = preferred_verdicts(tables["partitions"], tables["topics"], tables["brokers"], self.elected)
+            elections = changes_of(verdicts).withColumns({"wave": F.lit(self.election_wave)})
+            changes = changes.unionByName(elections)
+        parameters = self.parameters | (tables.racks.parameter if self.parameters.get("rack_aware", True) else {})
+        return PlanDraft(PlanKind.REASSIGN, parameters, changes, rejections, refused=refused)
 
 
 def _as_rejections(faults: DataFrame) -> DataFrame:

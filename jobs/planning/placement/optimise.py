@@ -18,13 +18,11 @@ from pyspark.sql import DataFrame
 from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.planning.placement.weights import Weights
-from jobs.planning.planning_tables import PlanningTables
+from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
-from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, unread_in
-from jobs.runtime.console import LogLine
+from jobs.repositories.snapshots import live_brokers_as_of, unread_in
 from planner.columns.change_rows import as_rejections
 from planner.placement.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
 from planner.placement.solve import evaluate_given, place
@@ -42,11 +40,12 @@ from planner.placement.types import (
 from planner.placement.waves import WaveLimits, Waves, cut_into_waves, fewest_waves
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, RejectionCode
-from schemas.rows import Broker
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 
 REJECTED_COLUMNS: Final = "topic string, partition int, code string, reason string"
 
+
+PARTITION_NAMES: Final = "topic string, partition int"
 
 TARGETS: Final = "topic string, partition int, replicas array<int>, reason string, wave int"
 
@@ -76,7 +75,8 @@ class PlacementResult:
     """The result: targets with reasons and waves, rejections of partitions not considered, and figures.
 
     `given_up`: racks whose brokers are all emptied or dead. `may_hold`: the brokers that may be given replicas.
-    `waves`: number of waves of the moves.
+    `waves`: number of waves of the moves. `elected`: partitions that keep their lists and whose preferred replica is
+    elected after the moves.
     """
 
     targets: DataFrame
@@ -85,6 +85,7 @@ class PlacementResult:
     given_up: frozenset[str] = frozenset()
     may_hold: frozenset[int] | None = None
     waves: int = 1
+    elected: DataFrame | None = None
 
 
 def optimise(tables: PlanningTables, request: PlacementRequest, weights: Weights | None = None) -> PlacementResult:
@@ -106,7 +107,15 @@ def optimise(tables: PlanningTables, request: PlacementRequest, weights: Weights
     held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, reasons.HELD_BY_DEAD.render())]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
     held += _unknown_topics(request.scope, cluster, tables)
-    whole = _Solution(cluster=cluster, brokers=brokers, placement=placement, barred=barred, elects=request.elects)
+    elects_all = request.elects and request.goal.reorder
+    whole = _Solution(
+        cluster=cluster,
+        brokers=brokers,
+        placement=placement,
+        barred=barred,
+        elects=request.elects,
+        elected=led_elsewhere(cluster, brokers, placement) if elects_all else np.zeros_like(cluster.barred),
+    )
     targets, figures, count = whole.in_waves(tables, request.caps)
     if request.emptied:
         topics = cluster.names["topic"].to_pylist()
@@ -126,6 +135,9 @@ def optimise(tables: PlanningTables, request: PlacementRequest, weights: Weights
         given_up=frozenset(placement.given_up),
         may_hold=frozenset(brokers.ids[brokers.target].tolist()),
         waves=count,
+        elected=tables.spark_warehouse.arrow(cluster.names.filter(pa.array(whole.elected)), PARTITION_NAMES)
+        if whole.elected.any()
+        else None,
     )
 
 
@@ -143,7 +155,8 @@ def evaluate_targets(tables: PlanningTables, rows: pa.Table, caps: WaveLimits, *
     replicas[target_indexes, : targets.shape[1]] = targets
     placement = evaluate_given(brokers, cluster.partitions, replicas)
     unchanged = np.setdiff1d(target_indexes, placement.changed)
-    whole = _Solution(cluster=cluster, brokers=brokers, placement=placement, barred=unchanged)
+    none = np.zeros_like(cluster.barred)
+    whole = _Solution(cluster=cluster, brokers=brokers, placement=placement, barred=unchanged, elected=none)
     frame, figures, _ = whole.in_waves(tables, caps)
     unknown = _concerned_brokers(rackless, cluster.partitions, placement)
     return PlacementResult(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
@@ -151,12 +164,17 @@ def evaluate_targets(tables: PlanningTables, rows: pa.Table, caps: WaveLimits, *
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Solution:
-    """A placement with the names of its rows; `barred` are requested rows that stay unchanged."""
+    """A placement with the names of its rows.
+
+    `barred` are requested rows that stay unchanged. `elected` marks rows whose list stays, and whose preferred replica
+    is elected.
+    """
 
     cluster: NamedPartitions
     brokers: PlacementBrokers
     placement: Placement
     barred: Ints
+    elected: Bools
     elects: bool = False
 
     def in_waves(self, tables: SnapshotTables, caps: WaveLimits) -> tuple[DataFrame, Figures, int]:
@@ -166,10 +184,22 @@ class _Solution:
         rows, schema = (intermediate_rows, INTERMEDIATE) if caps.one_at_a_time else (target_rows, TARGETS)
         frame = tables.spark_warehouse.arrow(rows(self.cluster, self.placement, planned, self.barred), schema)
         allowed = set(self.brokers.ids[self.brokers.target].tolist())
-        led = led_figures(self.placement, self.cluster.leader, allowed, elects=self.elects)
+        led = led_figures(self.placement, self.cluster.leader, allowed, self.elected, elects=self.elects)
         figures = {**figures_of(self.placement, allowed), **led}
         more = {"waves": wave_figures(planned, fewest_waves(self.placement, caps))} if caps else {}
         return frame.localCheckpoint(), {**figures, **more}, planned.count
+
+
+def led_elsewhere(cluster: NamedPartitions, brokers: PlacementBrokers, placement: Placement) -> Bools:
+    """Mark the partitions that keep their list, and that their preferred replica could lead and does not."""
+    partitions = cluster.partitions
+    preferred = partitions.replicas[:, 0]
+    can_lead = np.isin(preferred, brokers.ids[brokers.target])
+    if partitions.in_sync is not None:
+        can_lead &= partitions.in_sync[:, 0]
+    marked: Bools = partitions.movable & can_lead & (cluster.leader != preferred)
+    marked[placement.changed] = False
+    return marked
 
 
 def _place(
@@ -242,12 +272,10 @@ def _brokers(
     holding = set(np.unique(partitions.replicas[partitions.replicas != NO_BROKER]).tolist())
     ids = sorted(holding | registered.keys())
     emptied = request.emptied if request.only is None else frozenset(ids) - request.only
-    _refuse_unknown(request, ids, tables.log)
+    _refuse_unknown(request, ids, tables)
     live = {broker for broker, row in registered.items() if row.understood}
     may_hold = live - drained_brokers(tables.warehouse) - emptied
-    all_registered = rows_as_of(tables.warehouse, tables.snapshot, Broker)
-    rack_by_broker = rack_of_each(all_registered, brokers_last_seen(tables.warehouse, tables.snapshot))
-    racks = rack_by_broker if request.rack_aware else {}
+    racks = tables.racks.rack_of if request.rack_aware else {}
     brokers = PlacementBrokers(
         ids=np.array(ids, dtype=np.int64),
         racks=tuple(racks.get(broker) for broker in ids),
@@ -255,7 +283,7 @@ def _brokers(
         target=np.array([broker in may_hold for broker in ids]),
         emptied=np.array([broker in emptied for broker in ids]),
     )
-    return brokers, set(ids) - rack_by_broker.keys() if any(brokers.racks) else set()
+    return brokers, set(ids) - tables.racks.rack_of.keys() if any(brokers.racks) else set()
 
 
 def _refuse_too_many(goal: PlacementGoal, brokers: int) -> None:
@@ -264,18 +292,18 @@ def _refuse_too_many(goal: PlacementGoal, brokers: int) -> None:
         raise RefusedError(f"--replication-factor {factor}: only {pluralise(brokers, 'broker')} may hold replicas")
 
 
-def _refuse_unknown(request: PlacementRequest, known_brokers: list[int], log: LogLine) -> None:
+def _refuse_unknown(request: PlacementRequest, known_brokers: list[int], tables: PlanningTables) -> None:
     """Raise RefusedError unless a broker to be emptied is known; unknown ones have nothing to move."""
     unknown = request.emptied.difference(known_brokers)
     if not unknown:
         return
     reason = (
         f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not live, and without replicas; "
-        f"known brokers are {', '.join(map(str, known_brokers))}"
+        f"known brokers are {join_ids(known_brokers)}; {since_snapshot(tables, unknown)}"
     )
     if request.goal.replacements or unknown == request.emptied:
         raise RefusedError(reason)
-    log(f"surveyor: {reason}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
+    tables.log(f"surveyor: {reason}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
 
 
 def _concerned(partitions: PlacementPartitions, request: PlacementRequest) -> Bools:

@@ -12,8 +12,8 @@ from typing import Any, Final
 from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.placement.optimise import PlacementRequest
 from jobs.planning.placement.partition_arrays import Scope
+from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
 from planner.placement.types import PlacementGoal
@@ -71,7 +71,7 @@ class StatedRequest:
     taking: tuple[str, frozenset[int]] = ("", frozenset())
     limits: PlacementLimits = field(default_factory=PlacementLimits)
 
-    def refuse_unable(self, tables: SnapshotTables) -> None:
+    def refuse_unable(self, tables: PlanningTables) -> None:
         """Raise RefusedError if a broker that will take replicas cannot, by the snapshot."""
         refuse_empty(tables.snapshot, topics=True)
         option, ids = self.taking
@@ -81,7 +81,8 @@ class StatedRequest:
         for broker in sorted(ids):
             if broker not in understood:
                 where = f"snapshot {tables.snapshot.snapshot_id}; live are {live}"
-                raise RefusedError(f"{option}: broker {broker} is not live in {where}")
+                age = since_snapshot(tables, ids - understood.keys())
+                raise RefusedError(f"{option}: broker {broker} is not live in {where}; {age}")
             if not understood[broker]:
                 name, reason = tables.snapshot.names.broker(broker), "`surveyor show quarantine` shows why"
                 raise RefusedError(f"{option}: {name} is not understood, so it gets no replicas; {reason}")

@@ -69,6 +69,7 @@ def _optimised(stated: StatedRequest, weights: Weights | None) -> Planner:
             held=optimised.held,
             skip_unsafe=stated.limits.skip_unsafe,
             election_wave=optimised.waves if request.elects else None,
+            elected=optimised.elected,
         )
         return targets.draft(tables, faults)
 

@@ -24,7 +24,7 @@ from msgspec.structs import asdict
 
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_decoding import read_text_file
-from jobs.core.units import format_duration
+from jobs.core.units import format_age
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.copy_volume import largest_logs
@@ -132,14 +132,10 @@ def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
         counts = assigned | ~is_current[rows]
         taken = pc.min_max(logs["taken_at"].filter(pa.array(counts))).as_py()
         moved = len(np.unique(rows[~is_current[rows]]))
-        age = (tables.snapshot.taken_at - taken["min"]).total_seconds()
         have = pluralise(moved, "partition", "has", "have")
         of_moved = f"; {have} moved since, and the size of a former replica counts" if moved else ""
-        tables.log(
-            f"surveyor: sizes taken from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
-            + (f", up to {format_duration(age)} before the snapshot" if age >= 1 else "")
-            + of_moved
-        )
+        times = f"from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
+        tables.log(f"surveyor: sizes taken {times}, the oldest {format_age(taken['min'])} ago{of_moved}")
     return largest_logs(rows, assigned, logs["bytes"].to_numpy(), count)
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from jobs.core.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.broker_features import config_notes, have_topic_ids
 from jobs.planning.plan_draft import PlanDraft
+from jobs.planning.planning_tables import PlanningTables
 from jobs.planning.topics.new_partition_placement import (
     BALANCED,
     RACK_AWARE,
@@ -27,8 +28,6 @@ from jobs.planning.topics.new_partition_placement import (
     racks_parameter,
 )
 from jobs.planning.topics.new_topics import NewTopic, not_alive_fault, topic_name_faults
-from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import live_brokers_as_of
 from planner.topics.creation import creation_changes
 from schemas.enums import PlanKind
 from schemas.operation_data import CreatedTopic
@@ -55,9 +54,9 @@ class AssignRequest:
         if not self.from_file:
             raise_any(self._meaning_faults())
 
-    def plan(self, tables: SnapshotTables) -> PlanDraft:
+    def plan(self, tables: PlanningTables) -> PlanDraft:
         """Plan the topics on a snapshot."""
-        registered = live_brokers_as_of(tables.warehouse, tables.snapshot)
+        registered = tables.live_brokers()
         live = sorted(row.broker_id for row in registered if row.understood)
         if not live:
             raise RefusedError(
@@ -92,21 +91,21 @@ class AssignRequest:
             return RefusedError, str(error)
 
     def _faults(
-        self, tables: SnapshotTables, brokers: list[int], live: list[int], racks: dict[int, str] | Fault
+        self, tables: PlanningTables, brokers: list[int], live: list[int], racks: dict[int, str] | Fault
     ) -> Iterator[Fault]:
         yield from self._meaning_faults()
         yield from topic_name_faults(tables, self._names)
         unknown = sorted(set(brokers) - set(live))
         if unknown:
-            yield RefusedError, not_alive_fault(unknown, live)
+            yield RefusedError, not_alive_fault(tables, unknown, live)
         if isinstance(racks, tuple):
             yield racks
         for topic in self.topics:
-            for fault in topic.placement_faults(brokers, live, tables.snapshot.names.max_assignment_bytes):
+            for fault in topic.placement_faults(tables, brokers, live):
                 yield RefusedError, fault
 
     def _planned(
-        self, tables: SnapshotTables, brokers: list[int], usable: Sequence[Broker], racks: dict[int, str]
+        self, tables: PlanningTables, brokers: list[int], usable: Sequence[Broker], racks: dict[int, str]
     ) -> PlanDraft:
         by_topic = {topic.name: _by_hand(topic) for topic in self.topics if topic.by_hand}
         by_topic |= zip((topic.name for topic in self._by_rule), self._placements(len(brokers)), strict=True)
@@ -127,6 +126,7 @@ class AssignRequest:
         stated = [_parameters_of(row) | data.columns for row, data in zip(rows, details, strict=True)]
         parameters = settled | ({"topics": stated} if self.from_file else stated[0])
         parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
+        parameters |= tables.racks.parameter if self.rack_aware else {}
         if self._may_crowd(usable):
             parameters |= crowded(assigned, usable, self._crowding_advice)
         return PlanDraft(PlanKind.ASSIGN, parameters, changes, operations=operations)
@@ -166,7 +166,7 @@ def _by_hand(topic: NewTopic) -> Row:
     return {"topic": topic.name, "first_partition": 0, "replica_assignment": topic.by_hand}
 
 
-def _operation_data(tables: SnapshotTables, topic_id: str | None, config: dict[str, str]) -> CreatedTopic:
+def _operation_data(tables: PlanningTables, topic_id: str | None, config: dict[str, str]) -> CreatedTopic:
     return CreatedTopic(topic_id=topic_id, config=config, **config_notes(tables, config))
 
 
@@ -174,7 +174,7 @@ def _parameters_of(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "first_partition"}
 
 
-def _topic_ids(tables: SnapshotTables, ids: dict[str, str | None]) -> DataFrame:
+def _topic_ids(tables: PlanningTables, ids: dict[str, str | None]) -> DataFrame:
     return tables.spark_warehouse.spark.createDataFrame(list(ids.items()), "topic string, topic_id string")
 
 

@@ -37,7 +37,7 @@ class DeleteRequest:
         _refuse_disabled(rows_as_of(warehouse, tables.snapshot, BrokerConfig, ("name", "=", DELETION_ENABLED)))
         rows = {row.topic: row for row in rows_as_of(warehouse, tables.snapshot, Topic, ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in rows]
-        why_unknown = unknown_topics(unknown, tables.snapshot.snapshot_id)
+        why_unknown = unknown_topics(unknown, tables.snapshot)
         if not rows:
             raise why_unknown
         verdicts = [(topic, _rejection(topic, rows.get(topic), str(why_unknown))) for topic in self.topics]

@@ -6,9 +6,9 @@ from operator import attrgetter
 
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import refresh_hint, rows_as_of
 from schemas.replica_assignment import is_being_reassigned
-from schemas.rows import Partition, Topic
+from schemas.rows import Partition, Snapshot, Topic
 from schemas.znode_codecs import MalformedZnodeError, check_topic_name
 
 
@@ -58,7 +58,7 @@ def find_topic(tables: SnapshotTables, topic: str) -> ExistingTopic:
     snapshot_id, of_topic = tables.snapshot.snapshot_id, ("topic", "=", topic)
     rows = rows_as_of(tables.warehouse, tables.snapshot, Topic, of_topic)
     if not rows:
-        raise unknown_topics([topic], snapshot_id)
+        raise unknown_topics([topic], tables.snapshot)
     if rows[0].deletion_requested:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}, so it cannot be changed")
     partitions = rows_as_of(tables.warehouse, tables.snapshot, Partition, of_topic)
@@ -71,9 +71,9 @@ def is_assignment_understood(topic: Topic) -> bool:
     return bool(topic.understood if understood is None else understood)
 
 
-def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:
+def unknown_topics(topics: Sequence[str], snapshot: Snapshot) -> RefusedError:
     """Return the error for topics that a snapshot does not have."""
     return RefusedError(
-        f"no topic {' or '.join(topics)} in snapshot {snapshot_id}; `surveyor show topics` lists existing topics; "
-        "take a `surveyor snapshot` to see new ones",
+        f"no topic {' or '.join(topics)} in snapshot {snapshot.snapshot_id}; `surveyor show topics` lists existing "
+        f"topics; {refresh_hint(snapshot)}, which has new topics",
     )

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from jobs.core.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan_draft import PlanDraft
-from jobs.planning.planning_tables import requests_of
+from jobs.planning.planning_tables import PlanningTables, requests_of
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood
 from jobs.planning.topics.new_partition_placement import (
     SPREAD_LATER,
@@ -18,8 +18,6 @@ from jobs.planning.topics.new_partition_placement import (
     racks_parameter,
 )
 from jobs.planning.topics.new_topics import not_alive_fault
-from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import live_brokers_as_of
 from planner.rules.replica_placement import start_of_round
 from planner.topics.creation import expansion_changes
 from planner.topics.topic_size import size_faults, topic_bytes
@@ -47,7 +45,7 @@ class ExpandRequest:
                 "are stored, so they are not found after an expansion; add --allow-internal if none is stored yet",
             )
 
-    def plan(self, tables: SnapshotTables) -> PlanDraft:
+    def plan(self, tables: PlanningTables) -> PlanDraft:
         """Plan the added partitions on a snapshot."""
         topic = find_topic(tables, self.topic)
         _refuse_unsettled(tables, topic)
@@ -58,19 +56,20 @@ class ExpandRequest:
                 f"{self.partitions} adds none, and Kafka "
                 "cannot remove any; ask for more",
             )
-        registered = live_brokers_as_of(tables.warehouse, tables.snapshot)
+        registered = tables.live_brokers()
         live = sorted((row for row in registered if row.understood), key=lambda row: row.broker_id)
         placement: dict[str, Any] = {"topic": self.topic, "existing": existing, "partitions": self.partitions}
         if self.by_hand is None:
             placement |= self._placement(tables, topic, live)
         else:
-            placement["replica_assignment"] = self._added(topic, live, self.by_hand)
+            placement["replica_assignment"] = self._added(tables, topic, live, self.by_hand)
         # Kafka's fixed start is the first shift too
         row = placement | {"first_partition": existing, "shift": placement.get("start_index")}
         assigned = assign_topics(tables.spark_warehouse.spark, [row], placement)
         assignments = assigned.withColumns({"topic_id": F.lit(topic.row.topic_id).cast("string")})
         version = topic.row.topic_version
         changes = expansion_changes(assignments, tables["brokers"], tables.warehouse.cluster, version)
+        placement |= tables.racks.parameter if self.rack_aware else {}
         placement |= {"allow_internal": True} if self.allow_internal else {}
         data = ExpandedTopic(existing=existing, partitions=self.partitions, topic_id=topic.row.topic_id)
         replicas = len(topic.partitions[0].replicas)
@@ -78,7 +77,7 @@ class ExpandRequest:
             placement |= crowded(assigned, live, SPREAD_LATER)
         return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[data.operation(self.topic)])
 
-    def _placement(self, tables: SnapshotTables, topic: ExistingTopic, live: list[Broker]) -> dict[str, Any]:
+    def _placement(self, tables: PlanningTables, topic: ExistingTopic, live: list[Broker]) -> dict[str, Any]:
         """Return the input of the algorithm."""
         first, brokers = topic.partitions[0].replicas, [row.broker_id for row in live]
         racks = racks_of(live, "give --replica-assignment,") if self.rack_aware else {}
@@ -94,7 +93,9 @@ class ExpandRequest:
         placement = {"brokers": brokers, "replication_factor": len(first), "start_index": start}
         return placement | racks_parameter(racks)
 
-    def _added(self, topic: ExistingTopic, live: list[Broker], by_hand: list[list[int]]) -> list[list[int]]:
+    def _added(
+        self, tables: PlanningTables, topic: ExistingTopic, live: list[Broker], by_hand: list[list[int]]
+    ) -> list[list[int]]:
         """Return the assignment of the added partitions, checked as in `AdminZkClient`."""
         now = [row.replicas for row in topic.partitions]
         added = self.partitions - len(now)
@@ -118,11 +119,11 @@ class ExpandRequest:
         ids = [row.broker_id for row in live]
         unknown = sorted({broker for replicas in assignment for broker in replicas}.difference(ids))
         if unknown:
-            raise RefusedError(not_alive_fault(unknown, ids))
+            raise RefusedError(not_alive_fault(tables, unknown, ids))
         return assignment
 
 
-def _refuse_unsettled(tables: SnapshotTables, topic: ExistingTopic) -> None:
+def _refuse_unsettled(tables: PlanningTables, topic: ExistingTopic) -> None:
     """Refuse what Kafka would refuse, and a topic whose partitions cannot be counted."""
     requested = [row.key for row in requests_of(tables) if row.topic == topic.name]
     moving = sorted({*topic.moving, *(partition for _, partition in requested)})

@@ -11,6 +11,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.core.errors import RefusedError
+from jobs.repositories.brokers_last_seen import rack_gap
 from planner.placement.plan_figures import CrowdedRacks
 from planner.rules.replica_placement import lists_for
 from planner.topics.assignment import (
@@ -68,14 +69,9 @@ def racks_of(brokers: Sequence[Broker], instead: str) -> dict[int, str]:
 
     `instead` names alternatives to setting their racks or ignoring racks.
     """
-    racks = {row.broker_id: row.rack for row in brokers if row.rack is not None}
-    without = sorted(row.broker_id for row in brokers if row.rack is None)
-    if racks and without:
-        raise RefusedError(
-            f"brokers are in racks ({', '.join(sorted(set(racks.values())))}) but {', '.join(map(str, without))} "
-            f"are in none; set broker.rack there, {instead} or --disable-rack-aware",
-        )
-    return racks
+    if gap := rack_gap({row.broker_id: row.rack for row in brokers}):
+        raise RefusedError(f"{gap}; set broker.rack there and restart, {instead} or --disable-rack-aware")
+    return {row.broker_id: row.rack for row in brokers if row.rack is not None}
 
 
 def racks_parameter(racks: Mapping[int, str]) -> dict[str, dict[str, str]]:

@@ -1,12 +1,13 @@
 """Requested new topics, and the reasons why Kafka, ZooKeeper or the snapshot do not allow them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from jobs.core.errors import Fault, RefusedError, UsageError
+from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.planning.topics.existing_topic import name_fault
 from jobs.preconditions.topic_configs import config_faults
 from jobs.repositories.snapshot_tables import SnapshotTables
@@ -14,6 +15,7 @@ from jobs.repositories.snapshots import table_as_of
 from jobs.runtime.input_files import assignment_faults, read_new_topics
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.enums import METADATA_TOPIC
+from schemas.text import join_ids
 from schemas.topic_configs import conflicts
 from schemas.znode_codecs import Assignment, encode_assignment, metric_name
 
@@ -47,16 +49,14 @@ class NewTopic:
         for fault in (*config_faults(self.configs, unknown_allowed=unknown_allowed), *conflicts(self.configs)):
             yield f"{prefix}{option}: {fault}"
 
-    def placement_faults(self, brokers: Sequence[int], live: Sequence[int], max_bytes: int | None) -> Iterator[str]:
-        """Yield faults of the placement: on `brokers`, or of explicit replicas on brokers that are not live.
-
-        `max_bytes` is the maximum size of the assignment; None without a limit.
-        """
+    def placement_faults(self, tables: PlanningTables, brokers: Sequence[int], live: Sequence[int]) -> Iterator[str]:
+        """Yield faults of the placement: on `brokers`, or of explicit replicas on brokers that are not live."""
+        max_bytes = tables.snapshot.names.max_assignment_bytes
         if self.by_hand is not None:
             yield from (f"topic {self.title}: {fault}" for fault in assignment_faults(self.by_hand))
             unknown = sorted(set(chain.from_iterable(self.by_hand)).difference(live))
             if unknown:
-                yield f"topic {self.title}: {not_alive_fault(unknown, live)}"
+                yield f"topic {self.title}: {not_alive_fault(tables, unknown, live)}"
             by_hand = Assignment(dict(enumerate(self.by_hand)), {}, {}, None)
             yield from size_faults(self.name, len(encode_assignment(by_hand)), max_bytes)
         elif self.partitions is None or self.replication_factor is None:
@@ -85,8 +85,11 @@ def topics_in(path: Path) -> list[NewTopic]:
     ]
 
 
-def not_alive_fault(unknown: Iterable[int], live: Iterable[int]) -> str:
-    return f"brokers {', '.join(map(str, unknown))} are not live in the snapshot; live are {', '.join(map(str, live))}"
+def not_alive_fault(tables: PlanningTables, unknown: Collection[int], live: Iterable[int]) -> str:
+    return (
+        f"brokers {join_ids(unknown)} are not live in the snapshot; live are {join_ids(live)}; "
+        f"{since_snapshot(tables, unknown)}"
+    )
 
 
 def topic_name_faults(tables: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:

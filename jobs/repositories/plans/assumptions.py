@@ -12,7 +12,7 @@ from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan, b
 from jobs.preconditions.changes import Preconditions
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.snapshots import last_snapshot, live_brokers_as_of
-from jobs.repositories.warehouse_status import OPEN
+from schemas.plan import OPEN
 from schemas.rows import Broker, ChangeSummary, DrainedBroker, PlanRecord
 
 COLUMNS: Final = list(ChangeSummary.__struct_fields__)

@@ -6,7 +6,6 @@ It lets the user select a cluster, a snapshot and a page, and shows the page fro
 
 import argparse
 import sys
-from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ import streamlit as st
 
 from jobs.adapters.delta.warehouse import decode_rows
 from jobs.core.errors import SurveyorError
-from jobs.core.units import format_duration
+from jobs.core.units import format_age
 from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
 from jobs.web.dashboard.components import plain_text
 from jobs.web.dashboard.pages import CLUSTER, FLEET, PAGES, fleet
@@ -64,7 +63,7 @@ def _show(arguments: argparse.Namespace) -> None:
         return
     st.set_page_config(page_title=f"{page}, {cluster} - Surveyor")
     st.title(plain_text(f"Cluster {cluster}" if page == CLUSTER else f"{page} - cluster {cluster}"))
-    age = format_duration(max((datetime.now(UTC) - snapshot.taken_at).total_seconds(), 0))
+    age = format_age(snapshot.taken_at)
     cluster_id = f" (id {snapshot.cluster_id})" if snapshot.cluster_id else ""
     st.text(f"snapshot {snapshot.snapshot_id}{cluster_id} taken {shown_time(snapshot.taken_at)} UTC, {age} old")
     PAGES[page](SnapshotRef(arguments.warehouse, cluster, snapshot.snapshot_id), arguments.max_plan_age_hours)

@@ -15,6 +15,7 @@ from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.health import Health
+from planner.columns.broker_skew import Skew
 from planner.leadership.last_in_sync import BrokerStart, StartOrder
 from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
@@ -222,8 +223,33 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     (
         {"electable_imbalance": [0, 1, 9]},
         {},
-        "2 brokers do not lead all their preferred partitions",
+        "2 brokers do not lead all partitions of which they are the preferred replica",
         "plan elect --preferred --refresh",
+    ),
+    ({"mixed_racks": "broker 4 has no rack"}, {}, "broker 4 has no rack", None),
+    (
+        {"skew": [Skew(quantity="empty", amounts={4: 0}, share=12.4)]},
+        {},
+        "broker 4 holds no replica; an even share is 12",
+        "plan reassign --add-brokers 4 --refresh",
+    ),
+    (
+        {"skew": [Skew(quantity="replicas", amounts={1: 120, 3: 20}, share=60)]},
+        {},
+        "replicas are far from even: broker 1 holds 120, broker 3 holds 20; an even share is 60",
+        "plan reassign --rebalance --refresh",
+    ),
+    (
+        {
+            "skew": [Skew(quantity="bytes", amounts={1: 2**40, 3: 2**30}, share=2**38)],
+            "sizes_taken_at": NOW - timedelta(hours=3),
+        },
+        {},
+        (
+            "bytes are far from even by the sizes of 3 h 0 min ago: broker 1 holds 1.0 TiB, broker 3 holds 1.0 GiB; "
+            "an even share is 256.0 GiB"
+        ),
+        "plan reassign --rebalance --by-size --refresh",
     ),
     ({"quarantined": 3}, {}, "3 znodes not understood; plans leave their partitions alone", "show quarantine"),
     (

@@ -39,7 +39,7 @@ offline           0
 under-replicated  0
 under min ISR     0 (assuming Kafka's default min.insync.replicas=1)
 moving            0
-imbalance         none
+imbalance         none; preferred replicas lead all partitions
 last snapshot     none
 
 due  no snapshot yet: plans are made on one, and `show` shows it

@@ -19,6 +19,7 @@ from jobs.core.errors import ExitCode
 from schemas.enums import NO_LEADER
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, eventually
+from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -64,7 +65,21 @@ def brought_about(surveyor: Surveyor, *question: str) -> dict[str, Any]:
     return plan
 
 
-def test_a_cluster_grows_and_shrinks(cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor) -> None:
+def lead_as_preferred_again(kafka: KafkaTree, surveyor: Surveyor, folder: Path) -> None:
+    """Reverse the order of two lists, which keeps their leaders; a plan without moves elects their first replicas."""
+    reversed_lists = [(TOPIC, partition, replicas(kafka)[partition][::-1]) for partition in range(2)]
+    plan = surveyor.json("plan", "reassign", "--reassignment-json-file", reassignment_file(folder, *reversed_lists))
+    surveyor.json("commit", plan["plan_id"], "--apply", "--wait")
+    assert led(kafka) != preferred(kafka)
+    evened = brought_about(surveyor, "--rebalance")
+    counts = Counter(led(kafka).values())
+    assert (evened["moves"], led(kafka) == preferred(kafka)) == (0, True)
+    assert evened["led_per_broker"][1] == [min(counts.values()), max(counts.values())] == [1, 2]
+
+
+def test_a_cluster_grows_and_shrinks(
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, tmp_path: Path
+) -> None:
     cluster_surveyor.json("snapshot")
     made = cluster_surveyor.json(
         "plan", "assign", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "2"
@@ -100,6 +115,7 @@ def test_a_cluster_grows_and_shrinks(cluster: EmbeddedCluster, kafka: KafkaTree,
         assert evened["led_per_broker"] == [[0, 2], [1, 2]]
         evenness = cluster_surveyor.json("verify", evened["plan_id"])["evenness"]
         assert evenness["now"] == evenness["planned"] == {"replicas_per_broker": [3, 3], "led_per_broker": [1, 2]}
+        lead_as_preferred_again(kafka, cluster_surveyor, tmp_path)
 
     assert traffic.failed == []
     assert traffic.stored(PARTITIONS) >= traffic.acknowledged

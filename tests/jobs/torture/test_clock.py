@@ -23,7 +23,7 @@ SHOWN = {
     "jobs/controller/write_behind.py": "plans.created_at",
     "jobs/repositories/actor.py": "start time of the holder, shown to processes that wait",
     "jobs/execution/admin/throttles.py": "throttles.set_at",
-    "jobs/web/dashboard/app.py": "ages",
+    "jobs/core/units.py": "ages",
     "jobs/web/dashboard/pages.py": "ages",
     "jobs/web/report.py": "ages",
     "jobs/repositories/drained_brokers.py": "drained.since",

@@ -181,11 +181,12 @@ def test_what_a_plan_is_warned_of_comes_first(small: Warehouse) -> None:
     offline = change("orders", 0, [2, 1, 0], [2, 1, 0], action="take_offline", leader_after=-1)
     plan = stored_plan(small, [dead, offline], snapshot_id=2)
     warned = _warnings(_plan_page(small, plan, plan.created_at + timedelta(hours=25)))
-    assert [text.partition(":")[0] for text in warned] == [
+    assert [text.partition(":")[0].partition(" of plan ")[0] for text in warned] == [
         "this plan is 25 h 0 min old, and a commit refuses plans older than 24 h; plan again",
         "this plan is on snapshot 2, and the newest is 3",
         "1 partition keeps a replica on a broker that is not live",
         "1 partition goes offline",
+        "snapshot 2 is older than the commit",
     ]
 
 
@@ -201,8 +202,9 @@ def test_which_broker_to_start_is_a_warning_of_a_recovery(small: Warehouse) -> N
 def test_what_goes_with_a_topic_is_warned_of(small: Warehouse) -> None:
     delete = {"sequence": 0, "kind": OperationKind.DELETE_TOPIC.value, "topic": "orders", "data": "{}"}
     warned = _warnings(_plan_page(small, stored_plan(small, [], operations=[delete], kind=PlanKind.DELETE)))
-    assert warned[-1] == "a deletion cannot be undone"
-    assert warned[-2].startswith("topic orders would be deleted with")
+    assert warned[-1].startswith("snapshot 3 is older than the commit of plan ")
+    assert warned[-2] == "a deletion cannot be undone"
+    assert warned[-3].startswith("topic orders would be deleted with")
 
 
 @pytest.mark.parametrize(("status", "is_shown"), [("planned", True), ("cancelled", False), ("refused", False)])

@@ -190,7 +190,7 @@ def test_some_brokers_without_a_rack(tmp_path: Path) -> None:
     ran = half("plan", "assign", "--topics-json-file", file)
 
     assert ran.code == 23
-    assert "brokers are in racks (a, b) but 2, 3 are in none" in ran.stderr
+    assert "brokers 2, 3 have no rack, brokers 0, 1 do" in ran.stderr
     assert "orders exists" in ran.stderr
     by_hand = input_file(tmp_path, [{"topic": "h", "replica_assignment": [[2, 3]]}])
     assert _placed(half, "--topics-json-file", by_hand) == {"h": [[2, 3]]}

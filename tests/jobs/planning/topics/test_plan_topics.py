@@ -258,7 +258,7 @@ def test_racks_are_not_ignored_silently(tmp_path: Path) -> None:
 
     ran = surveyor("plan", *EXPAND)
 
-    assert (ran.code, "brokers are in racks (a) but 0, 1, 2 are in none" in ran.stderr) == (23, True)
+    assert (ran.code, "brokers 0, 1, 2 have no rack, broker 3 does" in ran.stderr) == (23, True)
     assert _planned(surveyor, *EXPAND, "--disable-rack-aware")[0] == [[2, 0], [3, 1], [0, 2]]
     assert _planned(surveyor, *EXPAND, "--replica-assignment", "0:1,1:2,2:3")[0] == [[0, 1], [1, 2], [2, 3]]
 
