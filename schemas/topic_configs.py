@@ -151,6 +151,35 @@ def parsed(value: str) -> str:
     return value.strip(_JAVA_BLANKS)
 
 
+def same_value(name: str, one: str | None, other: str | None) -> bool:
+    """Return whether two values are equal to Kafka; brokers without ZooKeeper report a value as they parsed it.
+
+    >>> pairs = [("preallocate", " True", "true"), ("retention.ms", "+7", "7")]
+    >>> pairs.append(("cleanup.policy", "compact , delete", "compact,delete"))
+    >>> [same_value(*pair) for pair in pairs], same_value("retention.ms", "7", None)
+    ([True, True, True], False)
+    """
+    if one is None or other is None:
+        return one is other
+    return _normalised(name, one) == _normalised(name, other)
+
+
+def _normalised(name: str, value: str) -> object:
+    setting, text = TOPIC_CONFIGS.get(name), parsed(value)
+    if setting is None or not setting.takes(text):
+        return value
+    match setting.type:
+        case "BOOLEAN":
+            return text.lower()
+        case "INT" | "LONG":
+            return int(text)
+        case "DOUBLE":
+            return float(text)
+        case "LIST":
+            return re.split(r"\s*,\s*", text)
+    return text
+
+
 def boolean(value: str | None) -> bool | None:
     r"""Parse a BOOLEAN; None if Kafka would not parse it.
 

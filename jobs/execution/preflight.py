@@ -18,7 +18,7 @@ from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.changes import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
-from jobs.preconditions.operations import judge_operations
+from jobs.preconditions.operations import confirm_creations, judge_operations
 from jobs.preconditions.running_reassignments import classify
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
@@ -101,6 +101,7 @@ def check_before_commit(
                 others = classify(reader.read_reassignments())
                 for warning in warnings_of_others(settings, plan, pending, others):
                     warn(warning)
+        outcomes = confirm_creations(plan, outcomes, reader.read_operations)
         tasks, task_outcomes = judge_operations(plan.tasks, reader.read_operations(plan.tasks))
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:
