@@ -232,6 +232,7 @@ MOVED_THEN: Final = Sentence("snapshot {snapshot} was taken during its reassignm
 UNKNOWN_TAKE_SNAPSHOT: Final = Sentence("no such partition in the snapshot: take a new one if it is newer")
 NO_REPLICAS: Final = Sentence("no replicas")
 FACTOR_CHANGES: Final = Sentence("replication factor {now} → {then}: not requested")
+INTERNAL_FEWER: Final = Sentence("an internal topic would have fewer replicas: {now} → {then}")
 DUPLICATE_BROKER: Final = Sentence("names a broker twice: {target:ids}")
 ADDS_DEAD: Final = Sentence("adds brokers not live in the snapshot: {dead:ids}")
 MIN_ISR_UNREACHABLE: Final = Sentence("{count} {noun} can never reach min.insync.replicas={min_isr}")

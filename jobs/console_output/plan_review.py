@@ -33,7 +33,7 @@ from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, spre
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.copy_volume import space_warnings
-from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of
+from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of, loss_warnings
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import unread_by
@@ -152,6 +152,7 @@ class PlanSelection:
             stored_short_lists(minimum, changes),
             everything=self.only.everything,
         )
+        yield from loss_warnings(self.warehouse, self.row, operations)
         yield from rack_warnings(self.row.options)
         if is_rollback(self.row):
             racks = racks_of_snapshot(self.warehouse, self.row.snapshot_id)
