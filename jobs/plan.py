@@ -1,5 +1,6 @@
 """`surveyor plan`: compute a plan from a snapshot on Spark and store it for review, without changing the cluster."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -260,6 +261,10 @@ class ReassignOptions:
         bool,
         typer.Option("--allow-below-min-isr", help="Allow replica lists shorter than min.insync.replicas."),
     ] = False
+    allow_internal: Annotated[
+        bool,
+        typer.Option("--allow-internal", help="Allow fewer replicas of topics internal to Kafka or its tools."),
+    ] = False
     skip_unsafe: Annotated[
         bool,
         typer.Option("--skip-unsafe", help="Leave out targets that fail the lint, instead of refusing all."),
@@ -303,7 +308,9 @@ class ReassignOptions:
             raise UsageError(f"{TOPICS_FILE} and --broker-list must be given together")
         return option, value
 
-    def limits(self) -> "PlacementLimits":
+    def limits(self, declared: Sequence[str]) -> "PlacementLimits":
+        """Return the limits; `declared` has the internal topics of the conf."""
+        from jobs.planning.internal_topics import InternalTopics
         from jobs.planning.placement.placement_options import PlacementLimits
         from planner.placement.waves import WaveLimits
 
@@ -317,6 +324,7 @@ class ReassignOptions:
             brokers=self.broker_list,
             caps=WaveLimits(moves_per_broker=self.max_moves_per_broker, one_at_a_time=self.one_replica_at_a_time),
             allow_below_min_isr=self.allow_below_min_isr,
+            internal=InternalTopics(self.allow_internal, declared),
             skip_unsafe=self.skip_unsafe,
         )
 
@@ -330,7 +338,9 @@ def reassign(
     from jobs.planning.plan_draft import report_plan
 
     check_throttle(throttle, settings.conf.throttle)
-    planner = reassign_planner(*stated.goal(), stated.limits(), stated.sizes, by_size=stated.by_size)
+    planner = reassign_planner(
+        *stated.goal(), stated.limits(settings.conf.internal_topics), stated.sizes, by_size=stated.by_size
+    )
     return report_plan(settings, options, planner)
 
 

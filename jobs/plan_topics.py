@@ -38,6 +38,7 @@ def assign(
     replica_assignment: Annotated[str | None, typer.Option(help="Replicas of each partition, as 0:1:2,1:2:0.")] = None,
     config: Annotated[list[str] | None, typer.Option(help="Topic config as key=value; may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
+    allow_internal: AllowInternal = False,
     topics_json_file: Annotated[
         Path | None,
         typer.Option(help="Create the topics of this file instead of --topic, each with its own replicas and configs."),
@@ -64,6 +65,7 @@ def assign(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan new topics with their replicas and first leaders."""
+    from jobs.planning.internal_topics import InternalTopics
     from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.assign import AssignRequest
     from jobs.planning.topics.existing_topic import topic_name
@@ -101,6 +103,7 @@ def assign(
         strategy=strategy,
         rack_aware=not disable_rack_aware,
         unknown_config_allowed=allow_unknown_config,
+        internal=InternalTopics(allow_internal, settings.conf.internal_topics),
     )
     request.check()
     return report_plan(settings, options, request.plan)
@@ -130,6 +133,7 @@ def expand(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan more partitions for a topic; keys may map to other partitions afterwards."""
+    from jobs.planning.internal_topics import InternalTopics
     from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.expand import ExpandRequest
@@ -140,7 +144,7 @@ def expand(
         partitions=partitions,
         by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
         rack_aware=not disable_rack_aware,
-        allow_internal=allow_internal,
+        internal=InternalTopics(allow_internal, settings.conf.internal_topics),
     )
     request.check()
     return report_plan(settings, options, request.plan)
@@ -156,9 +160,11 @@ def config(
     ] = None,
     delete: Annotated[list[str] | None, typer.Option(help="Config to delete; may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
+    allow_internal: AllowInternal = False,
     options: PlanOptions,
 ) -> CommandResult:
     """Plan changes to a topic's configuration."""
+    from jobs.planning.internal_topics import InternalTopics
     from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.config import ConfigRequest, parse_overrides
     from jobs.planning.topics.existing_topic import topic_name
@@ -167,7 +173,8 @@ def config(
     overrides = parse_overrides(set_ or [], delete or [])
     values = {key: value for key, value in overrides.items() if value is not None}
     raise_any((UsageError, f"--set {fault}") for fault in config_faults(values, unknown_allowed=allow_unknown_config))
-    request = ConfigRequest(topic_name(topic), overrides, allow_unknown_config)
+    internal = InternalTopics(allow_internal, settings.conf.internal_topics)
+    request = ConfigRequest(topic_name(topic), overrides, allow_unknown_config, internal)
     return report_plan(settings, options, request.plan)
 
 
@@ -182,12 +189,13 @@ def delete(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan the deletion of topics with all their records, which cannot be undone."""
+    from jobs.planning.internal_topics import InternalTopics
     from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.delete import DeleteRequest
     from jobs.planning.topics.existing_topic import topic_name
 
     names = (topic_name(topic.strip(), "--topics") for topic in topics.split(","))
-    request = DeleteRequest(sorted(names), allow_internal)
+    request = DeleteRequest(sorted(names), InternalTopics(allow_internal, settings.conf.internal_topics))
     if len(set(request.topics)) < len(request.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
     request.check()

@@ -83,6 +83,8 @@ class AlteredConfig(CheckedConfig, frozen=True, kw_only=True, omit_defaults=True
     after: dict[str, str | None]
     replication_factor: int | None = None
     """The least number of replicas of a partition, if min.insync.replicas is set."""
+    losses: list[str] = []
+    """What may be deleted or lost with the values before (`schemas.topic_configs.losses`)."""
 
     @property
     def values(self) -> Mapping[str, str | None]:

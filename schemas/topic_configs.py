@@ -17,6 +17,7 @@ from typing import Final
 INT: Final = 2**31 - 1
 LONG: Final = 2**63 - 1
 
+POLICY: Final = "cleanup.policy"
 MIN_ISR: Final = "min.insync.replicas"
 DEFAULT_MIN_ISR: Final = 1
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
@@ -86,7 +87,7 @@ _RATIO: Final = TopicConfig(
 )
 
 _POLICIES: Final = {"compact", "delete"}
-_POLICY: Final = TopicConfig(
+_POLICY_TYPE: Final = TopicConfig(
     "LIST",
     "compact, delete, or both by comma",
     lambda text: not text or set(re.split(r"\s*,\s*", text)) <= _POLICIES,
@@ -107,7 +108,7 @@ _FORMAT: Final = TopicConfig(
 )
 
 TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
-    "cleanup.policy": _POLICY,
+    POLICY: _POLICY_TYPE,
     "compression.gzip.level": _number(1, 9, -1, since="3.8"),
     "compression.lz4.level": _number(1, 17, since="3.8"),
     "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
@@ -149,6 +150,35 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
 def parsed(value: str) -> str:
     """Return a value as Kafka's parser trims it (`ConfigDef.parseType`)."""
     return value.strip(_JAVA_BLANKS)
+
+
+def same_value(name: str, one: str | None, other: str | None) -> bool:
+    """Return whether two values are equal to Kafka; brokers without ZooKeeper report a value as they parsed it.
+
+    >>> pairs = [("preallocate", " True", "true"), ("retention.ms", "+7", "7")]
+    >>> pairs.append(("cleanup.policy", "compact , delete", "compact,delete"))
+    >>> [same_value(*pair) for pair in pairs], same_value("retention.ms", "7", None)
+    ([True, True, True], False)
+    """
+    if one is None or other is None:
+        return one is other
+    return _normalised(name, one) == _normalised(name, other)
+
+
+def _normalised(name: str, value: str) -> object:
+    setting, text = TOPIC_CONFIGS.get(name), parsed(value)
+    if setting is None or not setting.takes(text):
+        return value
+    match setting.type:
+        case "BOOLEAN":
+            return text.lower()
+        case "INT" | "LONG":
+            return int(text)
+        case "DOUBLE":
+            return float(text)
+        case "LIST":
+            return re.split(r"\s*,\s*", text)
+    return text
 
 
 def boolean(value: str | None) -> bool | None:
@@ -225,3 +255,110 @@ def conflicts(overrides: Mapping[str, str | None]) -> Iterator[str]:
     lags = {name: given.get(name, default) for name, default in ((least, "0"), (most, str(LONG)))}
     if not list(value_faults(lags)) and int(parsed(lags[least])) > int(parsed(lags[most])):
         yield f"{least}={lags[least]} is more than {most}={lags[most]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A config of which a lower value loses something; a negative value or None is no limit."""
+
+    default: int | None
+    """Kafka's default. Brokers may have another, so a value for an override that is not set counts as lower."""
+    unit: str
+    loss: str
+    policy: str | None = None
+    """The cleanup policy without which the config has no effect."""
+
+
+_LIMITS: Final[Mapping[str, _Limit]] = {
+    "retention.ms": _Limit(7 * 86_400_000, "ms", "records older than {limit} are deleted", "delete"),
+    "retention.bytes": _Limit(None, "bytes", "the oldest records of a partition beyond {limit} are deleted", "delete"),
+    "local.retention.ms": _Limit(None, "ms", "local copies older than {limit} are deleted, remote ones stay", TIERED),
+    "local.retention.bytes": _Limit(None, "bytes", "local copies beyond {limit} are deleted, remote ones stay", TIERED),
+    "delete.retention.ms": _Limit(
+        86_400_000, "ms", "consumers that read for longer than {limit} miss deletions of keys", "compact"
+    ),
+    "max.message.bytes": _Limit(1_048_588, "bytes", "larger records are refused"),
+    MIN_ISR: _Limit(1, "", "acks=all is answered with fewer copies, so failures may lose acknowledged records"),
+}
+
+
+def losses(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield what may be deleted or lost once the overrides of a topic are no longer `before`, but `after`.
+
+    >>> list(losses({"retention.ms": "604800000"}, {"retention.ms": "1000"}))
+    ['retention.ms 604800000→1000 (7d→1s): records older than 1s are deleted']
+    >>> list(losses({"cleanup.policy": "compact"}, {}))
+    ["cleanup.policy compact→not set: records older than 7d (Kafka's default) are deleted, also the last of a key"]
+    """
+    policies, planned = _policies(before), _policies(after)
+    if POLICY in before or POLICY in after:
+        change = f"{POLICY} {_shown(before.get(POLICY))}→{_shown(after.get(POLICY))}"
+        if "delete" in planned - policies and (age := _limit("retention.ms", after)) is not None:
+            default = "" if after.get("retention.ms") else " (Kafka's default)"
+            yield f"{change}: records older than {_span(age)}{default} are deleted, also the last of a key"
+        if "compact" in planned - policies:
+            yield f"{change}: earlier records of a key are deleted, and records without a key"
+    for name, limit in _LIMITS.items():
+        if not same_value(name, before.get(name), after.get(name)) and _is_lower(name, before, after):
+            later = "" if limit.policy is None or limit.policy in planned else f", once {_condition(limit.policy)}"
+            yield f"{_loss(name, limit, before, after)}{later}"
+
+
+def _condition(policy: str) -> str:
+    return f"{TIERED} is true" if policy == TIERED else f"{POLICY} has {policy}"
+
+
+def _policies(config: Mapping[str, str | None]) -> set[str]:
+    """Return the cleanup policies, and TIERED if the topic has tiered storage."""
+    policy = config.get(POLICY)
+    tiered = {TIERED} if boolean(config.get(TIERED)) else set()
+    return {*re.split(r"\s*,\s*", parsed("delete" if policy is None else policy)), *tiered}
+
+
+def _limit(name: str, config: Mapping[str, str | None]) -> int | None:
+    """Return the limit that applies, None for none."""
+    value = config.get(name)
+    number = _LIMITS[name].default if value is None else _long(value)
+    return None if number is None or number < 0 else number
+
+
+def _long(value: str) -> int | None:
+    """Parse a LONG; None if Kafka would not parse it."""
+    return int(parsed(value)) if TOPIC_CONFIGS["retention.bytes"].takes(parsed(value)) else None
+
+
+def _is_lower(name: str, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> bool:
+    planned, current = _limit(name, after), _limit(name, before)
+    if planned is None:
+        return False
+    is_unknown = before.get(name) is None and _LIMITS[name].policy is not None
+    return is_unknown or current is None or planned < current
+
+
+def _loss(name: str, limit: _Limit, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> str:
+    planned = _limit(name, after)
+    span = f"{planned:,} bytes" if limit.unit == "bytes" else _span(planned or 0)
+    if after.get(name) is None:
+        span += " (Kafka's default)"
+    values = [config.get(name) for config in (before, after)]
+    numbers = [_long(value) if value else None for value in values if limit.unit == "ms"]
+    ages = ["" if number is None else _span(number) for number in numbers]
+    spans = f" ({'→'.join(filter(None, ages))})" if any(ages) else ""
+    return f"{name} {'→'.join(map(_shown, values))}{spans}: {limit.loss.format(limit=span)}"
+
+
+def _shown(value: str | None) -> str:
+    return "not set" if value is None else value or "empty"
+
+
+def _span(milliseconds: int) -> str:
+    """Return a time in the largest unit that divides it.
+
+    >>> [_span(milliseconds) for milliseconds in (604_800_000, 5_400_000, 1000, 7, -1)]
+    ['7d', '90min', '1s', '7ms', 'unlimited']
+    """
+    if milliseconds < 0:
+        return "unlimited"
+    units = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
+    unit = next(unit for unit, size in units.items() if size == 1 or (milliseconds and milliseconds % size == 0))
+    return f"{milliseconds // units[unit]}{unit}"

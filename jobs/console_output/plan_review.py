@@ -33,7 +33,7 @@ from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, spre
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.copy_volume import space_warnings
-from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of
+from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of, loss_warnings
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.assumptions import assumptions_in_newest_snapshot
 from jobs.repositories.plans.repository import find_plan
@@ -155,6 +155,7 @@ class PlanSelection:
         )
         yield from assumptions_in_newest_snapshot(self.warehouse, self.row)
         yield from outdated_plan(self.warehouse, self.row)
+        yield from loss_warnings(self.warehouse, self.row, operations)
         yield from rack_warnings(self.row.options)
         if is_rollback(self.row):
             racks = racks_of_snapshot(self.warehouse, self.row.snapshot_id)

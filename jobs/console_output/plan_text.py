@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from jobs.core.units import format_bytes
-from jobs.preconditions.topic_configs import checked_config, configs_set_by
+from jobs.preconditions.topic_configs import checked_config, config_risks
 from jobs.repositories.deletion_impact import DeletionImpact
 from jobs.runtime.console import format_cell, truncate
 from jobs.runtime.settings import Settings
@@ -25,7 +25,7 @@ from schemas.rows import (
     operations_among,
 )
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, join_words, partition_name, plan_size, pluralise
-from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
+from schemas.topic_configs import MIN_ISR
 
 
 def summarise(plan: PlanRecord, operations: int) -> str:
@@ -74,7 +74,7 @@ _SIGN_BY_OPERATION: Final[Mapping[str, Sign]] = {
 def change_line(change: ChangeSummary | Operation) -> str:
     """Format a change with its sign, values before and after, and reason; or an operation."""
     if isinstance(change, Operation):
-        return f"{operation_sign(change.kind)} {change.topic}  {change.action} {change.data}"
+        return f"{operation_sign(change.kind)} {change.topic}  {change.action} {shown_data(change.kind, change.data)}"
     sign = Sign.ADDED if change.replicas_before is None else Sign.CHANGED
     moved = (
         _moved("replicas", change.replicas_before, change.replicas_after),
@@ -85,11 +85,14 @@ def change_line(change: ChangeSummary | Operation) -> str:
 
 
 def shown_data(kind: str, data: str | None) -> str | None:
-    """Format an operation's data, without the id of a new topic, which only batch mode uses.
+    """Format an operation's data, without the id of a new topic, which only batch mode uses, and without losses,
+    which are warnings.
 
     >>> shown_data("create_topic", '{"config": {}, "topic_id": "x"}'), shown_data("delete_topic", '{"topic_id": "x"}')
     ('{"config": {}}', '{"topic_id": "x"}')
     """
+    if kind == OperationKind.ALTER_CONFIG and data is not None and '"losses"' in data:
+        return json.dumps({key: value for key, value in json.loads(data).items() if key != "losses"}, sort_keys=True)
     if kind != OperationKind.CREATE_TOPIC or data is None:
         return data
     return json.dumps(without_topic_ids(json.loads(data)), sort_keys=True)
@@ -242,19 +245,9 @@ def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Opera
     for change in changes:
         factors[change.topic] = min(factors.get(change.topic, 2**31), len(change.replicas_after))
     for operation in operations:
-        topic, config, data = operation.topic, configs_set_by(operation), checked_config(operation)
-        if boolean(config.get(UNCLEAN_ELECTION)):
-            yield (
-                f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, which "
-                "loses the records they lack; if no in-sync replica is live, it does so at once"
-            )
+        topic, data = operation.topic, checked_config(operation)
         stated = data.replication_factor if isinstance(data, AlteredConfig) else None
-        factor = factors.get(topic) if stated is None else stated
-        if factor is not None and (whole_number(config.get(MIN_ISR)) or 0) > factor:
-            yield (
-                f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {pluralise(factor, 'replica')}: acks=all "
-                "writes will all fail"
-            )
+        yield from config_risks(topic, data, factors.get(topic) if stated is None else stated)
         for name, version in data.ignored_before.items():
             yield f"topic {topic}: {name} exists since Kafka {version}; older brokers ignore it"
         for name in data.unknown:

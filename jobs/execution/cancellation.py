@@ -98,7 +98,7 @@ def read_cancellation(
         return _without_foreign_orders(settings.warehouse, plan, cancellation)
     current = reader.read_current(plan.changes)
     has_others = plan.tasks or any(change.action != Action.REASSIGN for change in plan.changes)
-    operations = reader.read_operations(plan.tasks) if has_others else None
+    operations = reader.read_operations(plan.operations) if has_others else None
     cancellation = plan_cancellation(plan, state, current, operations, fewer_copies=fewer_copies)
     return _without_foreign_orders(settings.warehouse, plan, cancellation)
 

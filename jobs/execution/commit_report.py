@@ -26,7 +26,7 @@ from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, spr
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.copy_volume import space_warnings, volume_rows
-from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact
+from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact, loss_warnings
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from jobs.repositories.plans.repository import read_plan
@@ -148,6 +148,7 @@ def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
             plan.row.kind, plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
         ),
         *outdated_plan(warehouse, plan.row),
+        *loss_warnings(warehouse, plan.row, plan.operations),
         *rack_warnings(plan.row.options),
         *(spread_warnings(lists, *racks_of_snapshot(warehouse, snapshot_id)) if lists else ()),
         *unread_warnings(plan.row, unread_by(warehouse, plan.row), everything=everything),

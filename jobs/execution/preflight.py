@@ -20,7 +20,7 @@ from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.brokers_since_plan import UNCHANGED
 from jobs.preconditions.changes import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
-from jobs.preconditions.operations import judge_operations
+from jobs.preconditions.operations import confirm_creations, judge_operations
 from jobs.preconditions.running_reassignments import classify
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
@@ -107,6 +107,7 @@ def check_before_commit(
                     warn(warning)
                 for text in foreign_throttle_texts(settings.warehouse, reader, plan, pending, running.throttle):
                     warn(text)
+        outcomes = confirm_creations(plan, outcomes, reader.read_operations)
         tasks, task_outcomes = judge_operations(plan.tasks, reader.read_operations(plan.tasks))
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:

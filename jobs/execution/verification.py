@@ -65,7 +65,7 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
         with cluster.reading() as reader:
             reader.sync()
             refuse_other_id(plan, reader.read_cluster(), settings.address, settings.address_option)
-            current, operations = reader.read_current(plan.changes), reader.read_operations(plan.tasks)
+            current, operations = reader.read_current(plan.changes), reader.read_operations(plan.operations)
             verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
             holder = reader.read_lease_holder()
             verification.holder = holder if holder is not None and holder.plan == plan.plan_id else None

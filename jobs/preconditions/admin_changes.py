@@ -123,17 +123,17 @@ def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome 
         return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.render(path=topic.path, fault=error))
     if assignment is None:
         return RowOutcome(change, Outcome.STALE, reasons.NAMED_PARTITION_GONE.render(partition=change.name))
-    judged = _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, partition.state)
-    reason = _assignment_moved(change, topic, assignment)
-    return RowOutcome(change, Outcome.STALE, reason) if judged is None and reason is not None else judged
-
-
-def _assignment_moved(change: Change, topic: CurrentTopic, assignment: ReplicaAssignment) -> str | None:
-    if assignment != (change.replicas_before, change.adding_before, change.removing_before):
-        return reasons.REPLICAS_NOW.render(replicas=assignment.replicas)
     # a topic created before 2.8 may get its id from an upgraded controller; it is still the same topic
-    is_replaced = change.topic_id is not None and is_other_topic(change, topic)
-    return other_topic_reason(change, topic) if is_replaced else None
+    if change.topic_id is not None and is_other_topic(change, topic):
+        return RowOutcome(change, Outcome.STALE, other_topic_reason(change, topic))
+    return _judge_assigned(change, partition, assignment)
+
+
+def _judge_assigned(change: Change, partition: CurrentPartition, assignment: ReplicaAssignment) -> RowOutcome | None:
+    judged = _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, partition.state)
+    if judged is None and assignment != (change.replicas_before, change.adding_before, change.removing_before):
+        return RowOutcome(change, Outcome.STALE, reasons.REPLICAS_NOW.render(replicas=assignment.replicas))
+    return judged
 
 
 def _reassigned(change: Change, assignment: ReplicaAssignment) -> RowOutcome | None:
@@ -160,6 +160,7 @@ def _creation_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | Non
     """Judge the creation of a topic.
 
     An existing topic has an id set by Kafka: it counts as created if its replicas are the planned ones.
+    `jobs.preconditions.operations` then compares its number of partitions and its configs.
     """
     if not topic.exists:
         return None

@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.preconditions.changes import state_now
-from jobs.preconditions.operations import outcome_of
+from jobs.preconditions.changes import is_other_topic, other_topic_reason, state_now
+from jobs.preconditions.operations import differing_topics, outcome_of
 from jobs.preconditions.running_reassignments import planned_reassignment_status
 from planner.placement.plan_figures import Figures, spans_of
 from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
-from schemas.enums import NO_LEADER, Action, OperationKind, Outcome
+from schemas.enums import NO_LEADER, NO_VERSION, Action, OperationKind, Outcome
 from schemas.plan import Plan
 from schemas.rows import Change, Key, Operation, PlanRow
 from schemas.text import abbreviate
@@ -28,6 +28,8 @@ def change_status(
 
     `steps` has all reassignments of its partition, wave by wave.
     """
+    if (other := _other_partition(change, partition)) is not None:
+        return ReassignmentStatus.DIVERGED, other
     if change.action == Action.REASSIGN:
         return planned_reassignment_status(change, steps, partition)
     state = partition.state
@@ -36,11 +38,19 @@ def change_status(
             ReassignmentStatus.NOT_STARTED if change.is_new else ReassignmentStatus.DIVERGED,
             reasons.NO_STATE_NOW.render(),
         )
+    return _status_by_state(change, steps, partition, state)
+
+
+def _status_by_state(
+    change: Change, steps: Sequence[Change], partition: CurrentPartition, state: Leadership
+) -> tuple[ReassignmentStatus, str]:
     # without ZooKeeper, a new order of replicas does not raise the leader epoch
     is_epoch_unknown = change.leader_epoch_after is None or (bool(steps) and partition.topic.is_unversioned)
     if change.action == Action.ELECT_PREFERRED and is_epoch_unknown:
         return _election_after(change, steps, partition, state)
     detail = state_now(state)
+    if (back := _drained_in_isr(change, state)) is not None:
+        return ReassignmentStatus.DIVERGED, reasons.ISR_REJOINED.render(broker=back, state=detail)
     before, after, current = change.leader_epoch_before, change.leader_epoch_after, state.leader_epoch
     if state.leader == change.leader_after and after is not None and current is not None and current >= after:
         return ReassignmentStatus.COMPLETE, detail
@@ -48,6 +58,35 @@ def change_status(
     if not change.is_new and before is not None and current is not None and current <= before:
         return ReassignmentStatus.NOT_STARTED, detail
     return ReassignmentStatus.DIVERGED, detail
+
+
+def _drained_in_isr(change: Change, state: Leadership) -> int | None:
+    """Return a broker that a drain has taken out of the ISR and that is in it again."""
+    if change.action not in {Action.CONTROLLED_SHUTDOWN, Action.STOP_REPLICA}:
+        return None
+    if state.leader_epoch is None or state.leader_epoch < (change.leader_epoch_after or 0):
+        return None
+    stopped = {*(change.stop_replica_to or ()), *(change.isr_before or ())} - {*change.isr_after}
+    return min(stopped & {*state.isr}, default=None)
+
+
+def _other_partition(change: Change, partition: CurrentPartition) -> str | None:
+    """Return why a partition is another one than the change's, or was created on other replicas; None if it is not.
+
+    Kafka gives a new topic an id of its own, and a topic without an id may get one.
+    """
+    topic = partition.topic
+    if change.topic_version != NO_VERSION and change.topic_id is not None and is_other_topic(change, topic):
+        return other_topic_reason(change, topic)
+    if change.action != Action.CREATE:
+        return None
+    try:
+        assignment = partition.assignment
+    except MalformedZnodeError as error:
+        return reasons.NOT_DECODED.render(path=topic.path, fault=error)
+    if assignment is None or assignment.replicas == change.replicas_after:
+        return None
+    return reasons.REPLICAS_NOW.render(replicas=assignment.replicas)
 
 
 def _election_after(
@@ -129,10 +168,18 @@ def _held_and_led(partition: CurrentPartition) -> tuple[Sequence[int], int] | No
 def verify_plan(
     plan: Plan, current: CurrentState, operations: OperationState
 ) -> list[tuple[PlanRow, ReassignmentStatus, str]]:
-    """Return the status of each change and operation, with details."""
+    """Return the status of each change and operation, with details.
+
+    `operations` has the topics of all operations. A partition of a topic that is created or expanded is complete only
+    if its topic has the planned number of partitions and configs.
+    """
     steps_by_key = steps_by_partition(plan.changes)
+    differing = differing_topics(plan, operations)
     changes = [
-        (change, *change_status(change, steps_by_key.get(change.key, ()), current.partitions[change.key]))
+        (change, ReassignmentStatus.DIVERGED, differing[change.topic])
+        if status is ReassignmentStatus.COMPLETE and change.action == Action.CREATE and change.topic in differing
+        else (change, status, detail)
         for change in plan.changes
+        for status, detail in (change_status(change, steps_by_key.get(change.key, ()), current.partitions[change.key]),)
     ]
     return [*changes, *((task, *operation_status(task, operations, current.live)) for task in plan.tasks)]

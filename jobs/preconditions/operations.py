@@ -5,24 +5,27 @@ is already applied if the cluster is as the operation leaves it, so a commit aft
 stale if the topic is another one, or if another client has altered the same configs since.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from schemas import reasons
 from schemas.current_state import Decoded, OperationState, TopicSettings
-from schemas.enums import OperationKind, Outcome
+from schemas.enums import Action, OperationKind, Outcome
 from schemas.operation_data import (
     AlteredConfig,
+    CreatedTopic,
     DeletedReplicas,
     DeletedTopic,
+    ExpandedTopic,
     RemovedTopic,
     WithdrawnDeletion,
     WithdrawnElection,
     WithdrawnReassignment,
     data_of,
 )
-from schemas.plan import RowOutcome
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Operation
-from schemas.topic_configs import conflicts
+from schemas.topic_configs import conflicts, same_value
 from schemas.znode_codecs import MalformedZnodeError, TopicPartition
 
 _Judged = tuple[Outcome, str] | None
@@ -35,6 +38,70 @@ def judge_operations(
     outcomes = [(operation, outcome_of(operation, current)) for operation in operations]
     pending = [operation for operation, outcome in outcomes if outcome is None]
     return pending, [outcome for _, outcome in outcomes if outcome is not None]
+
+
+def confirm_creations(
+    plan: Plan, outcomes: list[RowOutcome], read: Callable[[Sequence[Operation]], OperationState]
+) -> list[RowOutcome]:
+    """Return the outcomes, with partitions found created or added as stale if their topic is not as planned.
+
+    A partition's change has only its replicas and leader. `read` reads what operations depend on.
+    """
+    found = {row.change.topic for row in outcomes if _is_found_created(row)}
+    operations = [operation for operation in topic_creations(plan) if operation.topic in found]
+    if not operations:
+        return outcomes
+    differing = differing_topics(plan, read(operations))
+    return [
+        RowOutcome(row.change, Outcome.STALE, differing[row.change.topic])
+        if _is_found_created(row) and row.change.topic in differing
+        else row
+        for row in outcomes
+    ]
+
+
+def _is_found_created(outcome: RowOutcome) -> bool:
+    return outcome.outcome is Outcome.APPLIED and outcome.change.action == Action.CREATE
+
+
+def topic_creations(plan: Plan) -> list[Operation]:
+    """Return the operations that create or expand a topic; the plan's changes are their partitions."""
+    return [operation for operation in plan.operations if not operation.is_standalone]
+
+
+def differing_topics(plan: Plan, current: OperationState) -> dict[str, str]:
+    """Return how topics in `current` differ from what the plan creates or expands them to, by topic."""
+    planned = Counter(change.topic for change in plan.changes if change.action == Action.CREATE)
+    differences = {
+        operation.topic: _difference(operation, planned[operation.topic], current.topics[operation.topic])
+        for operation in topic_creations(plan)
+        if operation.topic in current.topics
+    }
+    return {topic: difference for topic, difference in differences.items() if difference is not None}
+
+
+def _difference(operation: Operation, created: int, settings: TopicSettings) -> str | None:
+    """Return how an existing topic differs from its creation with `created` partitions, or from its expansion."""
+    if not settings.topic.exists:
+        return None
+    topic, is_new = operation.topic, operation.kind == OperationKind.CREATE_TOPIC
+    try:
+        assignment = settings.topic.content.get()
+        found = len(assignment.partitions) + len(assignment.unread)
+        planned = created if is_new else data_of(operation, ExpandedTopic).partitions
+        # an expansion may be under way: its missing partitions are judged on their own
+        if found > planned or (is_new and found < planned):
+            return reasons.PARTITIONS_DIFFER.render(topic=topic, found=found, planned=planned)
+        config = data_of(operation, CreatedTopic).config if is_new else {}
+        overrides = settings.config.get() if config else {}
+    except MalformedZnodeError as error:
+        return reasons.OPERATION_UNREAD.render(topic=topic, fault=error)
+    for name, value in config.items():
+        if not same_value(name, overrides.get(name), value):
+            return reasons.CONFIG_DIFFERS.render(
+                topic=topic, name=name, found=overrides.get(name, "not set"), planned=value
+            )
+    return None
 
 
 def outcome_of(operation: Operation, current: OperationState) -> RowOutcome | None:
@@ -78,9 +145,9 @@ def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Judged:
         return Outcome.STALE, reasons.ITS_TOPIC_QUEUED.render()
     overrides = settings.config.get()
     values = {name: overrides.get(name) for name in data.after}
-    if values == data.after:
+    if all(same_value(name, value, data.after[name]) for name, value in values.items()):
         return Outcome.APPLIED, reasons.FOUND_APPLIED.render()
-    moved = [name for name, value in values.items() if value != data.before[name]]
+    moved = [name for name, value in values.items() if not same_value(name, value, data.before[name])]
     if moved:
         value = "not set" if values[moved[0]] is None else values[moved[0]]
         return Outcome.STALE, reasons.CONFIG_ALTERED.render(name=moved[0], value=value)

@@ -10,7 +10,17 @@ from jobs.core.errors import RefusedError
 from schemas.enums import OperationKind
 from schemas.operation_data import AlteredConfig, CheckedConfig, CreatedTopic, data_of
 from schemas.rows import Operation
-from schemas.topic_configs import TIERED, config_name_faults, conflicts, value_faults
+from schemas.text import pluralise
+from schemas.topic_configs import (
+    MIN_ISR,
+    TIERED,
+    UNCLEAN_ELECTION,
+    boolean,
+    config_name_faults,
+    conflicts,
+    value_faults,
+    whole_number,
+)
 
 
 def config_faults(config: Mapping[str, str], *, unknown_allowed: bool) -> Iterator[str]:
@@ -30,6 +40,21 @@ def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
             fault = next(conflicts(config), None)
         if fault is not None:
             raise RefusedError(f"plan {title}, topic {operation.topic}: {fault}; nothing was written, plan again")
+
+
+def config_risks(topic: str, data: CheckedConfig, replicas: int | None) -> Iterator[str]:
+    """Yield the risks of the values that an operation sets; `replicas` is the least of a partition, if known."""
+    config = {name: value for name, value in data.values.items() if value is not None}
+    if boolean(config.get(UNCLEAN_ELECTION)):
+        yield (
+            f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, which "
+            "loses the records they lack; if no in-sync replica is live, it does so at once"
+        )
+    if replicas is not None and (whole_number(config.get(MIN_ISR)) or 0) > replicas:
+        yield (
+            f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {pluralise(replicas, 'replica')}: acks=all "
+            "writes will all fail"
+        )
 
 
 def needs_tiered_storage(operations: Sequence[Operation]) -> bool:

@@ -6,15 +6,16 @@ line on stderr shows which value is used, so that no command runs on an unintend
 `conf/surveyor.toml` in the repository is the commented example of every key.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster_name, refuse_invalid_path
 from jobs.adapters.spark.remote import REMOTE, address
@@ -65,6 +66,14 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is not a regex: {error}") from None
+    return text
+
+
 class LimitsConf(_Strict):
     """Limits that a commit refuses to exceed."""
 
@@ -81,6 +90,8 @@ class ClusterConf(_Strict):
     zookeeper_config: Path | None = None
     command_config: Path | None = None
     control_listener: str | None = None
+    internal_topics: tuple[Annotated[str, AfterValidator(_regex)], ...] = ()
+    """Names and regexes of topics that count as internal, in addition to those of `schemas.internal_topics`."""
     imbalance_threshold: float = Field(default=0.1, ge=0, le=1)
     controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
     retention: str = Field(default="30d", pattern=PERIOD)

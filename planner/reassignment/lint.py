@@ -35,6 +35,7 @@ from planner.reassignment.pending_requests import (
 )
 from schemas import reasons
 from schemas.enums import LintCode
+from schemas.internal_topics import pattern_of_internal
 from schemas.znode_paths import ZNODE_LIMIT
 
 MAX_REPLICAS_SPREAD: Final = 64
@@ -57,6 +58,9 @@ class RackRules:
     last_seen: DataFrame | None = None
 
 
+INTERNAL_BY_NAME: Final = pattern_of_internal()
+
+
 NO_RULES: Final = RackRules()
 
 
@@ -69,16 +73,18 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and facts ab
     *,
     factor_may_change: bool = False,
     rules: RackRules = NO_RULES,
+    internal: str = INTERNAL_BY_NAME,
     max_bytes: int | None = ZNODE_LIMIT,
 ) -> DataFrame:
     """Return the faults of `targets` (topic, partition, code, fault); a plan with a fault is refused as a whole.
 
-    `max_bytes` is the maximum size of a topic's assignment; None without a limit.
+    `internal` is a regex that the names of internal topics match. `max_bytes` is the maximum size of a topic's
+    assignment; None without a limit.
     """
     lists = targets.select("topic", "partition", F.col("replicas").alias("target"))
     faults = (
         lists.transform(_with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
-        .transform(explode_faults, _faults(rules.given_up, factor_may_change=factor_may_change))
+        .transform(explode_faults, _faults(rules.given_up, internal, factor_may_change=factor_may_change))
         .unionByName(_named_twice(lists))
     )
     faults = faults if max_bytes is None else faults.unionByName(_large_znodes(lists, partitions, max_bytes))
@@ -107,7 +113,7 @@ def explode_faults(rows: DataFrame, faults: list[Column]) -> DataFrame:
     return faults_by_row.select("topic", "partition", "named.code", "named.fault")
 
 
-def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Column]:
+def _faults(given_up: AbstractSet[str], internal: str, *, factor_may_change: bool) -> list[Column]:
     target, replicas = F.coalesce("target", no_brokers()), F.col("replicas")
     exists, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, false())
     resized = exists & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
@@ -123,11 +129,19 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         _min_isr_fault(target, changes & exists),
         _rack_fault(target, F.size(target), exists & changes, given_up),
         _crowded_fault(target, exists & changes, given_up),
+        _internal_fault(target, resized & F.col("topic").rlike(internal)),
     ]
     if factor_may_change:
         return faults
     text = sentence(reasons.FACTOR_CHANGES, now=F.size(replicas), then=F.size(target))
     return [*faults, _fault(resized, LintCode.REPLICATION_FACTOR_CHANGED, text)]
+
+
+def _internal_fault(target: Column, concerned: Column) -> Column:
+    """A fault if an internal topic gets fewer replicas; to move them is as safe as in any topic."""
+    before = F.size("replicas")
+    text = sentence(reasons.INTERNAL_FEWER, now=before, then=F.size(target))
+    return _fault(concerned & (F.size(target) < before), LintCode.INTERNAL_TOPIC, text)
 
 
 def _duplicate_fault(target: Column) -> Column:

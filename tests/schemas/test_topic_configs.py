@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from schemas.topic_configs import TOPIC_CONFIGS, config_name_faults, conflicts, value_faults
+from schemas.topic_configs import TIERED, TOPIC_CONFIGS, config_name_faults, conflicts, losses, value_faults
 
 NUMBERS: Final = (
     *("abc", "", "1_000", "1.0", "1e3", "5L", "0x10", " 5 ", "+5", "0", "1", "-1", "-2", "-3", "3", "4", "9", "10"),
@@ -117,3 +117,88 @@ CONFLICTS: Final = [
 @pytest.mark.parametrize(("config", "faults"), CONFLICTS)
 def test_lags_of_compaction_go_together(config: dict[str, str], faults: int) -> None:
     assert len(list(conflicts(config))) == faults
+
+
+ONCE_TIERED = f", once {TIERED} is true"
+
+# overrides before and after, and what may be lost
+LOSSES: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
+    ({}, {"segment.ms": "1"}, []),
+    (
+        {"retention.ms": "604800000"},
+        {"retention.ms": "1000"},
+        ["retention.ms 604800000→1000 (7d→1s): records older than 1s are deleted"],
+    ),
+    ({"retention.ms": "1000"}, {"retention.ms": "604800000"}, []),
+    ({"retention.ms": "1000"}, {"retention.ms": "-1"}, []),
+    ({"retention.ms": "1000"}, {}, []),
+    ({"retention.ms": " +1000"}, {"retention.ms": "1000"}, []),
+    (
+        {"retention.ms": "-1"},
+        {},
+        ["retention.ms -1→not set (unlimited): records older than 7d (Kafka's default) are deleted"],
+    ),
+    ({}, {"retention.ms": "3600000"}, ["retention.ms not set→3600000 (1h): records older than 1h are deleted"]),
+    (
+        {"cleanup.policy": "compact", "retention.ms": "-1"},
+        {"cleanup.policy": "compact", "retention.ms": "1"},
+        ["retention.ms -1→1 (unlimited→1ms): records older than 1ms are deleted, once cleanup.policy has delete"],
+    ),
+    (
+        {"retention.bytes": "-1"},
+        {"retention.bytes": "1048576"},
+        ["retention.bytes -1→1048576: the oldest records of a partition beyond 1,048,576 bytes are deleted"],
+    ),
+    ({"retention.bytes": "5"}, {}, []),
+    (
+        {"local.retention.ms": "7"},
+        {"local.retention.ms": "5"},
+        [
+            f"local.retention.ms 7→5 (7ms→5ms): local copies older than 5ms are deleted, remote ones stay{ONCE_TIERED}",
+        ],
+    ),
+    (
+        {"remote.storage.enable": "true"},
+        {"remote.storage.enable": "true", "local.retention.ms": "5"},
+        ["local.retention.ms not set→5 (5ms): local copies older than 5ms are deleted, remote ones stay"],
+    ),
+    (
+        {"cleanup.policy": "compact"},
+        {"cleanup.policy": "delete", "retention.ms": "60000"},
+        [
+            "cleanup.policy compact→delete: records older than 1min are deleted, also the last of a key",
+            "retention.ms not set→60000 (1min): records older than 1min are deleted",
+        ],
+    ),
+    ({"cleanup.policy": "compact"}, {"cleanup.policy": "delete", "retention.ms": "-1"}, []),
+    (
+        {"cleanup.policy": "compact"},
+        {},
+        ["cleanup.policy compact→not set: records older than 7d (Kafka's default) are deleted, also the last of a key"],
+    ),
+    (
+        {"cleanup.policy": "delete"},
+        {"cleanup.policy": "compact"},
+        [
+            "cleanup.policy delete→compact: earlier records of a key are deleted, and records without a key",
+        ],
+    ),
+    (
+        {"cleanup.policy": "compact"},
+        {"cleanup.policy": "compact", "delete.retention.ms": "0"},
+        [
+            "delete.retention.ms not set→0 (0ms): consumers that read for longer than 0ms miss deletions of keys",
+        ],
+    ),
+    ({}, {"max.message.bytes": "2000000"}, []),
+    ({"max.message.bytes": "2000000"}, {}, ["max.message.bytes 2000000→not set: larger records are refused"]),
+    (
+        {"min.insync.replicas": "2"},
+        {"min.insync.replicas": "1"},
+        ["min.insync.replicas 2→1: acks=all is answered with fewer copies, so failures may lose acknowledged records"],
+    ),
+]
+
+
+def test_what_a_change_of_configs_loses() -> None:
+    assert [(before, after, list(losses(before, after))) for before, after, _ in LOSSES] == LOSSES

@@ -36,7 +36,7 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
-from schemas.plan import RowOutcome
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Key, Operation, Place, PlanRow, changes_among, operations_among
 
 T = TypeVar("T")
@@ -88,6 +88,9 @@ Send = Callable[[Sequence[PlanRow]], Codes]
 Requests = Iterable[tuple[Sequence[PlanRow], Send]]
 """The changes of each request, and the function that sends a request for the changes that are still due."""
 
+Shown = Callable[[Sequence[PlanRow], float], list[Key]]
+"""Returns the changes that the cluster shows within so many seconds; raises UnreadableError."""
+
 Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
 """Reads again what changes depend on; returns those that are still due, and records the outcomes of the others."""
 
@@ -126,10 +129,11 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     lost.
     """
     due_check = _DueCheck(recheck, judged_at, {row.place for row in pending})
-    for kind, requests in _requests(cluster, commit_log, controller, pending):
+    shown = partial(_shown, cluster, commit_log.plan)
+    for kind, requests in _requests(cluster, shown, commit_log, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
-                for outcomes in _send_in_turn(cluster, requests, lease, due_check):
+                for outcomes in _send_in_turn(shown, requests, lease, due_check):
                     commit_log.add_outcomes(outcomes)
                     read_back([outcome.change for outcome in outcomes if outcome.outcome is Outcome.APPLIED])
 
@@ -159,7 +163,11 @@ class _DueCheck:
 
 
 def _requests(
-    cluster: ClusterConnection, commit_log: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
+    cluster: ClusterConnection,
+    shown: Shown,
+    commit_log: CommitLog,
+    controller: ControllerClient,
+    pending: Sequence[PlanRow],
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Split the pending changes into requests, kind by kind."""
     # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
@@ -183,7 +191,7 @@ def _requests(
         return controller.elect_preferred([row.key for row in rows])
 
     def elect_uncleanly(rows: Sequence[PlanRow]) -> Codes:
-        return _elect_uncleanly(cluster, admin, changes_among(rows))
+        return _elect_uncleanly(shown, admin, changes_among(rows))
 
     def reassign(rows: Sequence[PlanRow]) -> Codes:
         return _reassign(cluster, controller, changes_among(rows))
@@ -195,7 +203,7 @@ def _requests(
     yield (
         Action.ELECT,
         [
-            (clean, lambda rows: _await_own_elections(cluster, changes_among(rows))),
+            (clean, lambda rows: _await_own_elections(shown, changes_among(rows))),
             *((portion, elect_uncleanly) for portion in split(unclean)),
         ],
     )
@@ -204,9 +212,7 @@ def _requests(
     yield OperationKind.DELETE_TOPIC, [(portion, delete) for portion in portions(deletions)]
 
 
-def _send_in_turn(
-    cluster: ClusterConnection, requests: Requests, lease: Lease, due_check: _DueCheck
-) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _DueCheck) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
     After a lost answer no further request is sent, and changes that the cluster does not show are UNKNOWN.
@@ -234,7 +240,7 @@ def _send_in_turn(
         if not changes:
             continue
         try:
-            outcomes, lost_response = _ask(cluster, changes, send)
+            outcomes, lost_response = _ask(shown, changes, send)
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, reasons.INTERRUPTED.render()) for change in changes]
             raise
@@ -267,20 +273,20 @@ def _lease_slow() -> str:
     return reasons.LEASE_SLOW.render(seconds=f"{MAX_CHECK_SECONDS:g}")
 
 
-def _ask(cluster: ClusterConnection, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
+def _ask(shown: Shown, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
     """Send one request; return the outcomes, and what happened to the answer if it is lost or late."""
     lost_response, why_unknown = None, reasons.UNNAMED.render()
     try:
         codes = send(changes)
     except UNKNOWN_OUTCOME as error:
         lost_response = reasons.NO_ANSWER.render(error=describe_error(error))
-        codes, why_unknown = _read_back(cluster, changes, lost_response)
+        codes, why_unknown = _read_back(shown, changes, lost_response)
     else:
         if late := _answered(changes, codes, {REQUEST_TIMED_OUT}):
             lost_response = reasons.ANSWER_WAS.render(answer=error_name(REQUEST_TIMED_OUT))
-            shown, why_unknown = _read_back(cluster, late, lost_response)
-            codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**shown}
-        codes = {**codes, **_repeated(cluster, changes, codes, REPEATED)}
+            codes_shown, why_unknown = _read_back(shown, late, lost_response)
+            codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**codes_shown}
+        codes = {**codes, **_repeated(shown, changes, codes, REPEATED)}
     return [outcome_of(change, codes, why_unknown) for change in changes], lost_response
 
 
@@ -291,7 +297,7 @@ def _answered(changes: Sequence[PlanRow], codes: Codes, expected_codes: Collecti
 
 
 def _repeated(
-    cluster: ClusterConnection, changes: Sequence[PlanRow], codes: Codes, refusal_codes: Collection[int]
+    shown: Shown, changes: Sequence[PlanRow], codes: Codes, refusal_codes: Collection[int]
 ) -> dict[Key, int | str | RowOutcome]:
     """Return the outcomes of changes that were refused with one of these codes and that the cluster shows.
 
@@ -302,7 +308,7 @@ def _repeated(
     if not refused:
         return outcomes
     try:
-        outcomes_shown = _shown(cluster, refused, 0.0)
+        outcomes_shown = shown(refused, 0.0)
     except SurveyorError as error:
         unread: str | None = _first_line(error)
         outcomes_shown = []
@@ -319,24 +325,24 @@ def _repeated(
     return outcomes
 
 
-def _read_back(cluster: ClusterConnection, changes: Sequence[PlanRow], lost_response: str) -> tuple[Codes, str]:
+def _read_back(shown: Shown, changes: Sequence[PlanRow], lost_response: str) -> tuple[Codes, str]:
     """Read from the cluster which changes were received, waiting READ_BACK_SECONDS for those that do not show.
 
     Return NO_ERROR for each, and why the others are unknown.
     """
     try:
-        return dict.fromkeys(_shown(cluster, changes, READ_BACK_SECONDS), NO_ERROR), lost_response
+        return dict.fromkeys(shown(changes, READ_BACK_SECONDS), NO_ERROR), lost_response
     except SurveyorError as error:
         return {}, reasons.CLUSTER_UNREAD.render(answer=lost_response, error=_first_line(error))
 
 
-def _shown(cluster: ClusterConnection, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
-    """Return the changes that the cluster shows within `seconds`; raise UnreadableError."""
+def _shown(cluster: ClusterConnection, plan: Plan, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
+    """Return the changes of a plan that the cluster shows within `seconds`; raise UnreadableError."""
     tasks, partition_changes = operations_among(changes), changes_among(changes)
     with cluster.reading() as reader:
 
         def await_receipt() -> list[Key]:
-            _, of_changes = read_and_judge(reader, partition_changes)
+            _, of_changes = read_and_judge(reader, plan, partition_changes)
             _, of_operations = judge_operations(tasks, reader.read_operations(tasks))
             outcomes = [*of_changes, *of_operations]
             return [outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED]
@@ -400,22 +406,22 @@ def _shown_reassignments(cluster: ClusterConnection, changes: Sequence[Change]) 
         return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)
 
 
-def _elect_uncleanly(cluster: ClusterConnection, admin: Admin, changes: Sequence[Change]) -> Codes:
+def _elect_uncleanly(shown: Shown, admin: Admin, changes: Sequence[Change]) -> Codes:
     """Request unclean elections; a partition that has another leader by now is stale, and keeps it."""
     codes: Codes = admin.elect_unclean([change.key for change in changes])
     led = _answered(changes, codes, {ELECTION_NOT_NEEDED})
     stale = {change.key: RowOutcome(change, Outcome.STALE, reasons.HAS_LEADER.render()) for change in led}
-    return {**codes, **stale, **_repeated(cluster, changes, codes, {ELECTION_NOT_NEEDED})}
+    return {**codes, **stale, **_repeated(shown, changes, codes, {ELECTION_NOT_NEEDED})}
 
 
-def _await_own_elections(cluster: ClusterConnection, changes: Sequence[Change]) -> Codes:
+def _await_own_elections(shown: Shown, changes: Sequence[Change]) -> Codes:
     """Wait until the controller has elected replicas in sync by itself, as it does without a request.
 
     A request would be for an unclean election, which loses records if the replica in sync fails just then.
     """
-    shown, why_unknown = _read_back(cluster, changes, reasons.LEFT_TO_CONTROLLER.render())
+    codes, why_unknown = _read_back(shown, changes, reasons.LEFT_TO_CONTROLLER.render())
     waiting = {change.key: RowOutcome(change, Outcome.SKIPPED, why_unknown) for change in changes}
-    return {**waiting, **shown}
+    return {**waiting, **codes}
 
 
 def _alter_config(admin: Admin, task: Operation, _: Sequence[PlanRow]) -> Codes:

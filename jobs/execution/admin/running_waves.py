@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.connection import poll_until, with_retries
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
 from jobs.preconditions.admin_changes import judge_for_admin
-from jobs.preconditions.operations import judge_operations
+from jobs.preconditions.operations import confirm_creations, judge_operations
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations, is_unversioned
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.preconditions.wave_outcomes import read_back
@@ -56,7 +56,7 @@ def recheck_wave(
     candidates = [change for change in wave if change.key not in refused]
     operations, changes = operations_among(candidates), changes_among(candidates)
     pending, outcomes = poll_until(
-        lambda: read_and_judge(reader, changes, registrations),
+        lambda: read_and_judge(reader, commit_log.plan, changes, registrations),
         lambda judged: not _any_stale(judged[1]),
         timeout_seconds,
     )
@@ -69,11 +69,12 @@ def recheck_wave(
 
 
 def read_and_judge(
-    reader: ClusterReader, changes: Sequence[Change], registrations: PlannedRegistrations = NO_REGISTRATIONS
+    reader: ClusterReader, plan: Plan, changes: Sequence[Change], registrations: PlannedRegistrations = NO_REGISTRATIONS
 ) -> tuple[list[Change], list[RowOutcome]]:
-    """Read the latest state of changes, and return the pending ones and the outcomes of the others."""
+    """Read the latest state of a plan's changes; return the pending ones and the outcomes of the others."""
     reader.sync()
-    return judge_for_admin(changes, reader.read_current(changes), registrations)
+    pending, outcomes = judge_for_admin(changes, reader.read_current(changes), registrations)
+    return pending, confirm_creations(plan, outcomes, reader.read_operations)
 
 
 def record_concurrent_changes(

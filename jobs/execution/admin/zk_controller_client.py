@@ -147,7 +147,7 @@ class ZkControllerClient:
     def _not_due(self, changes: Sequence[Change]) -> dict[Key, RowOutcome]:
         """Outcomes of changes that must no longer, or need no longer, be requested."""
         with self.session.connected() as client:
-            _, outcomes = read_and_judge(ZooKeeperReader(client), changes)
+            _, outcomes = read_and_judge(ZooKeeperReader(client), self.commit_log.plan, changes)
         return {outcome.change.key: outcome for outcome in outcomes}
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:

@@ -9,6 +9,7 @@ multi. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartiti
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from kazoo.exceptions import KazooException
@@ -18,7 +19,7 @@ from jobs.adapters.zookeeper.cluster import TOPICS, brokers_and_deletions
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, lost_while_writing
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.adapters.zookeeper.precondition_reader import partitions_now, state_path
+from jobs.adapters.zookeeper.precondition_reader import partitions_now, read_operations, state_path
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
 from jobs.execution.batch.transactions import (
@@ -31,6 +32,7 @@ from jobs.execution.batch.transactions import (
     touched_paths,
 )
 from jobs.preconditions.changes import Preconditions, reassigns
+from jobs.preconditions.operations import confirm_creations
 from schemas import reasons
 from schemas.enums import Outcome
 from schemas.plan import Plan, RowOutcome
@@ -153,7 +155,8 @@ class FencedWriter:
         _, outcomes = self.control.read(
             lambda: self._preconditions(pending).judge(pending, partitions_now(self.control.client, keys))
         )
-        return outcomes, failure
+        read = partial(read_operations, self.control.client)
+        return self.control.read(lambda: confirm_creations(self.plan, outcomes, read)), failure
 
     def _preconditions(self, changes: Sequence[Change]) -> Preconditions:
         """Read the brokers that these changes name, and the topic deletions."""

@@ -78,6 +78,7 @@ def _draft_of(tables: PlanningTables, targets: StatedTargets, limits: PlacementL
         rack_aware=limits.rack_aware,
         leaves_out=False,
         below_min_isr=limits.allow_below_min_isr,
+        internal=limits.internal,
     )
     targets = replace(targets, skip_unsafe=limits.skip_unsafe)
     faults = lint.faults(tables, targets.rows).localCheckpoint()

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from jobs.planning.internal_topics import ALLOW_INTERNAL, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import PlanningTables, partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
@@ -19,6 +20,7 @@ from planner.leadership.preferred_election import changes_of, preferred_verdicts
 from planner.reassignment.lint import RackRules, intermediate_faults, placement_faults
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import Action, LintCode, PlanKind
+from schemas.internal_topics import pattern_of_internal
 from schemas.tables import PARTITION_KEY
 
 MAX_FAULTS_NAMED: Final = 10
@@ -30,6 +32,7 @@ OVERRIDE_OPTIONS: Final = {
     LintCode.RACKS_LOST: "--disable-rack-aware",
     LintCode.RACK_CROWDED: "--disable-rack-aware",
     LintCode.MIN_ISR_UNREACHABLE: "--allow-below-min-isr",
+    LintCode.INTERNAL_TOPIC: ALLOW_INTERNAL,
 }
 """Options that accept a fault. The other faults lose data, or Kafka itself refuses them."""
 
@@ -39,14 +42,15 @@ class Lint:
     """The checks that the options of a plan waive.
 
     `leaves_out`: partitions that must not change are not faults of the plan. `below_min_isr`: lists may become shorter
-    than min.insync.replicas. `given_up`: racks that the plan empties. `may_hold`: the brokers that may be given
-    replicas, None for all that a plan may choose from.
+    than min.insync.replicas. `internal`: topics that may not get fewer replicas. `given_up`: racks that the plan
+    empties. `may_hold`: the brokers that may be given replicas, None for all that a plan may choose from.
     """
 
     factor_may_change: bool
     rack_aware: bool
     leaves_out: bool
     below_min_isr: bool
+    internal: InternalTopics
     given_up: frozenset[str] = frozenset()
     may_hold: frozenset[int] | None = None
 
@@ -61,7 +65,12 @@ class Lint:
         rules = RackRules(given_up=self.given_up, may_hold=self.may_hold, last_seen=last_seen)
         max_bytes = tables.snapshot.names.max_assignment_bytes
         faults = placement_faults(
-            ends, *frames, factor_may_change=self.factor_may_change, rules=rules, max_bytes=max_bytes
+            ends,
+            *frames,
+            factor_may_change=self.factor_may_change,
+            rules=rules,
+            internal=pattern_of_internal(self.internal.declared),
+            max_bytes=max_bytes,
         )
         faults = faults if ways is None else faults.unionByName(intermediate_faults(ways, *frames, rules=rules))
         return faults.where(~F.col("code").isin(*self._waived())).distinct()
@@ -69,7 +78,8 @@ class Lint:
     def _waived(self) -> list[str]:
         racks = [] if self.rack_aware else [LintCode.RACKS_LOST, LintCode.RACK_CROWDED]
         short = [LintCode.MIN_ISR_UNREACHABLE] if self.below_min_isr else []
-        return [code.value for code in (*racks, *short, *(NEVER_CHANGED if self.leaves_out else ()))]
+        internal = [LintCode.INTERNAL_TOPIC] if self.internal.allowed else []
+        return [code.value for code in (*racks, *short, *internal, *(NEVER_CHANGED if self.leaves_out else ()))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

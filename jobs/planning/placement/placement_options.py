@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.core.errors import RefusedError, UsageError
+from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
 from jobs.planning.placement.optimise import PlacementRequest
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.planning.planning_tables import PlanningTables, since_snapshot
@@ -37,13 +38,14 @@ class PlacementLimits:
     """--broker-list"""
     caps: WaveLimits = field(default_factory=WaveLimits)
     allow_below_min_isr: bool = False
+    internal: InternalTopics = NOT_ALLOWED
     skip_unsafe: bool = False
 
     @property
     def permissions(self) -> dict[str, bool]:
         """The permissions of the lint as a plan's parameters, without those that are not set."""
         given = {"allow_below_min_isr": self.allow_below_min_isr, "skip_unsafe": self.skip_unsafe}
-        return {key: True for key, permitted in given.items() if permitted}
+        return {key: True for key, permitted in given.items() if permitted} | self.internal.parameters
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def _optimised(stated: StatedRequest, weights: Weights | None) -> Planner:
         rack_aware=request.rack_aware,
         leaves_out=True,
         below_min_isr=stated.limits.allow_below_min_isr,
+        internal=stated.limits.internal,
     )
 
     def planner(tables: PlanningTables) -> PlanDraft:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from jobs.core.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.broker_features import config_notes, have_topic_ids
+from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import PlanningTables
 from jobs.planning.topics.new_partition_placement import (
@@ -46,6 +47,7 @@ class AssignRequest:
     strategy: str
     rack_aware: bool
     unknown_config_allowed: bool = False
+    internal: InternalTopics = NOT_ALLOWED
 
     def check(self) -> None:
         """Refuse contradictory options before anything is read; the faults of a file are reported together later."""
@@ -81,6 +83,9 @@ class AssignRequest:
         for topic in self.topics:
             for fault in topic.meaning_faults(in_file=self.from_file, unknown_allowed=self.unknown_config_allowed):
                 yield UsageError, fault
+            if (risk := topic.internal_risk) is not None:
+                for fault in self.internal.faults([topic.name], risk):
+                    yield RefusedError, fault
 
     def _racks(self, brokers: Sequence[Broker]) -> dict[int, str] | Fault:
         if not (self.rack_aware and self.strategy in RACK_AWARE and self._by_rule):
@@ -127,6 +132,7 @@ class AssignRequest:
         parameters = settled | ({"topics": stated} if self.from_file else stated[0])
         parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
         parameters |= tables.racks.parameter if self.rack_aware else {}
+        parameters |= self.internal.parameters
         if self._may_crowd(usable):
             parameters |= crowded(assigned, usable, self._crowding_advice)
         return PlanDraft(PlanKind.ASSIGN, parameters, changes, operations=operations)

@@ -10,15 +10,18 @@ from typing import Final
 
 from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.broker_features import config_notes
+from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic
+from jobs.preconditions.topic_configs import config_risks
 from jobs.repositories.snapshot_tables import SnapshotTables
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from schemas.internal_topics import unmet_configs
 from schemas.metadata_names import MetadataNames
 from schemas.operation_data import AlteredConfig
 from schemas.rows import RejectionRecord
-from schemas.topic_configs import MIN_ISR, conflicts
+from schemas.topic_configs import MIN_ISR, conflicts, losses
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
 
@@ -33,6 +36,7 @@ class ConfigRequest:
     topic: str
     overrides: Overrides
     unknown_config_allowed: bool = False
+    internal: InternalTopics = NOT_ALLOWED
 
     def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan the differences; without any the plan has no operations."""
@@ -43,29 +47,41 @@ class ConfigRequest:
         self._refuse_conflicts(config)
         operations = []
         if after:
-            operations.append(self._alteration(tables, topic, before, after).operation(self.topic))
+            alteration = self._alteration(tables, topic, config, after)
+            operations.append(alteration.operation(self.topic))
+            self._refuse_internal(alteration, config | after)
         missing = [self._not_set(name) for name in before if before[name] is None and self.overrides[name] is None]
         return PlanDraft(
             PlanKind.CONFIG,
             {"topic": self.topic, "config": self.overrides}
-            | ({"allow_unknown_config": True} if self.unknown_config_allowed else {}),
+            | ({"allow_unknown_config": True} if self.unknown_config_allowed else {})
+            | self.internal.parameters,
             changes=None,
             operations=operations,
             rejected_operations=missing,
         )
 
     def _alteration(
-        self, tables: SnapshotTables, topic: ExistingTopic, before: Overrides, after: Overrides
+        self, tables: SnapshotTables, topic: ExistingTopic, config: Overrides, after: Overrides
     ) -> AlteredConfig:
         values = {name: value for name, value in after.items() if value is not None}
         replicas = [len(row.replicas) for row in topic.partitions] if MIN_ISR in values else []
         return AlteredConfig(
             topic_id=topic.row.topic_id,
-            before={name: before[name] for name in after},
+            before={name: config.get(name) for name in after},
             after=after,
             replication_factor=min(replicas, default=None),
+            losses=list(losses(config, config | after)),
             **config_notes(tables, values),
         )
+
+    def _refuse_internal(self, alteration: AlteredConfig, config: Overrides) -> None:
+        """Refuse, without permission, what may lose records of an internal topic or what its owner cannot work with."""
+        unmet = unmet_configs(self.topic, config, alteration.replication_factor)
+        needed = [f"its owner needs {name}={value}" for name, value in unmet.items() if name in alteration.after]
+        unsafe = config_risks(self.topic, alteration, alteration.replication_factor)
+        for risk in (*alteration.losses, *needed, *unsafe):
+            self.internal.refuse([self.topic], risk)
 
     def _refuse_conflicts(self, config: Overrides) -> None:
         fault = next(conflicts(config | self.overrides), None)

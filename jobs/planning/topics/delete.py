@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from jobs.core.errors import RefusedError
+from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import is_assignment_understood, unknown_topics
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
 from schemas import reasons
-from schemas.enums import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.operation_data import DeletedTopic
 from schemas.rows import BrokerConfig, RejectionRecord, Topic
 from schemas.topic_configs import DELETION_ENABLED, boolean
@@ -20,16 +21,11 @@ class DeleteRequest:
     """The request of `plan delete`."""
 
     topics: list[str]
-    allow_internal: bool = False
+    internal: InternalTopics = NOT_ALLOWED
 
     def check(self) -> None:
         """Refuse internal topics, which are rarely deleted on purpose, before anything is read."""
-        internal = [topic for topic in self.topics if topic.startswith(INTERNAL_PREFIX)]
-        if internal and not self.allow_internal:
-            raise RefusedError(
-                f"{', '.join(internal)}: names that begin with {INTERNAL_PREFIX} belong to Kafka, which keeps groups' "
-                "offsets and transactions there, or to the tools around it; leave them out, or add --allow-internal",
-            )
+        self.internal.refuse(self.topics, "its owner loses the state that it keeps there")
 
     def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan the deletion of topics that can be deleted; the others are rejections."""
@@ -48,7 +44,7 @@ class DeleteRequest:
         ]
         return PlanDraft(
             PlanKind.DELETE,
-            {"topics": self.topics} | ({"allow_internal": True} if self.allow_internal else {}),
+            {"topics": self.topics} | self.internal.parameters,
             changes=None,
             operations=operations,
             rejected_operations=rejections,

@@ -6,6 +6,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from jobs.core.errors import RefusedError, UsageError, raise_any
+from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import PlanningTables, requests_of
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood
@@ -21,7 +22,7 @@ from jobs.planning.topics.new_topics import not_alive_fault
 from planner.rules.replica_placement import start_of_round
 from planner.topics.creation import expansion_changes
 from planner.topics.topic_size import size_faults, topic_bytes
-from schemas.enums import INTERNAL_TOPICS, PlanKind
+from schemas.enums import PlanKind
 from schemas.operation_data import ExpandedTopic
 from schemas.rows import Broker
 from schemas.text import pluralise
@@ -35,15 +36,15 @@ class ExpandRequest:
     partitions: int
     by_hand: list[list[int]] | None
     rack_aware: bool
-    allow_internal: bool = False
+    internal: InternalTopics = NOT_ALLOWED
 
     def check(self) -> None:
-        """Refuse expansions that lose groups' offsets and transactions, before anything is read."""
-        if self.topic in INTERNAL_TOPICS and not self.allow_internal:
-            raise RefusedError(
-                f"{self.topic} is Kafka's own: its number of partitions determines where groups and transactions "
-                "are stored, so they are not found after an expansion; add --allow-internal if none is stored yet",
-            )
+        """Refuse expansions that lose groups' offsets, transactions and the like, before anything is read."""
+        risk = (
+            "its number of partitions determines where its owner looks for its records, so it does not find them after "
+            "an expansion"
+        )
+        self.internal.refuse([self.topic], risk)
 
     def plan(self, tables: PlanningTables) -> PlanDraft:
         """Plan the added partitions on a snapshot."""
@@ -70,7 +71,7 @@ class ExpandRequest:
         version = topic.row.topic_version
         changes = expansion_changes(assignments, tables["brokers"], tables.warehouse.cluster, version)
         placement |= tables.racks.parameter if self.rack_aware else {}
-        placement |= {"allow_internal": True} if self.allow_internal else {}
+        placement |= self.internal.parameters
         data = ExpandedTopic(existing=existing, partitions=self.partitions, topic_id=topic.row.topic_id)
         replicas = len(topic.partitions[0].replicas)
         if self.rack_aware and (self.by_hand is not None or may_crowd(replicas, live)):

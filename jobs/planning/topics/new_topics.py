@@ -15,6 +15,7 @@ from jobs.repositories.snapshots import table_as_of
 from jobs.runtime.input_files import assignment_faults, read_new_topics
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.enums import METADATA_TOPIC
+from schemas.internal_topics import unmet_configs
 from schemas.text import join_ids
 from schemas.topic_configs import conflicts
 from schemas.znode_codecs import Assignment, encode_assignment, metric_name
@@ -34,6 +35,16 @@ class NewTopic:
     def title(self) -> str:
         """The name, quoted if it is invalid."""
         return repr(self.name[:300]) if name_fault(self.name) else self.name
+
+    @property
+    def internal_risk(self) -> str | None:
+        """The risk of creating an internal topic without the configs that its owner needs; None without one."""
+        factor = self.replication_factor if self.by_hand is None else min(map(len, self.by_hand), default=None)
+        unmet = unmet_configs(self.name, self.configs, factor)
+        if not unmet:
+            return None
+        options = " ".join(f"--config {name}={value}" for name, value in unmet.items())
+        return f"its owner creates it with other configs and loses records without them, add {options}"
 
     def meaning_faults(self, *, in_file: bool, unknown_allowed: bool) -> Iterator[str]:
         """Yield contradictions of the request, in the terms of a file or of the command line."""

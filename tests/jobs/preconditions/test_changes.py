@@ -14,7 +14,7 @@ from schemas.enums import Action, Outcome
 from schemas.rows import Change, Row
 from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 DUE = (None, "due")
 T = "t"
@@ -171,7 +171,7 @@ def moved(tree: KafkaTree) -> Row:
 
 
 def assign(tree: KafkaTree, replicas: list[int], adding: list[int], removing: list[int]) -> None:
-    assignment = Assignment({0: replicas}, {0: adding}, {0: removing}, None)
+    assignment = Assignment({0: replicas}, {0: adding}, {0: removing}, TOPIC_ID)
     tree.client.set("/brokers/topics/t", encode_assignment(assignment))
 
 
@@ -236,6 +236,15 @@ def test_reassignment_since_the_snapshot(
     change = moved(topic)
 
     assert judged_for_admin(topic, change, lambda: assign(topic, replicas, adding, removing)) == expected
+
+
+@pytest.mark.parametrize("make", [elected, moved])
+def test_topic_created_again_as_planned_is_not_the_planned_one(topic: KafkaTree, make: Any) -> None:  # noqa: ANN401
+    change = make(topic) | {"leader_after": 0, "replicas_after": [0, 1, 2]}
+
+    outcome = judged_for_admin(topic, change, lambda: recreate_topic(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
+
+    assert outcome == (Outcome.STALE, "topic t was deleted and created again")
 
 
 def test_deleted_topic_is_not_requested_from_kafka(topic: KafkaTree) -> None:

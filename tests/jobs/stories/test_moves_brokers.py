@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -30,7 +31,7 @@ from tests.jobs.support.kafka.planned_kafka import (
     election,
     kraft_kafka,
 )
-from tests.jobs.support.kafka.real_cluster import Traffic, eventually, kafka_tree
+from tests.jobs.support.kafka.real_cluster import Traffic, create_topics, eventually, kafka_tree
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = [
@@ -323,6 +324,52 @@ def test_what_needs_a_dead_broker_is_not_requested(kafka: PlannedKafka, tmp_path
     kafka.plan("empty-3-anyway", "reassign", "--remove-brokers", "3", "--topics", "led-by-dead", "--refresh")
     committed(kafka.surveyor("commit", "empty-3-anyway", *APPLY, "--wait", "--json"))
     assert 3 not in kafka.replicas("led-by-dead")[0]
+
+
+@BOTH
+def test_topics_of_another_client_are_not_reported_as_the_planned_ones(kafka: PlannedKafka, tmp_path: Path) -> None:
+    """Another client creates and expands the topics of a plan first; `same` becomes as planned, the others do not."""
+    kafka.create({"widened": [[1, 2]]})
+    file = tmp_path / "topics.json"
+    compacted = {"cleanup.policy": "compact", "preallocate": "True"}
+    file.write_text(
+        json.dumps(
+            [
+                {"topic": "refunds", "replica_assignment": [[1, 2], [2, 3]], "config": compacted},
+                {"topic": "doubled", "replica_assignment": [[1, 2]]},
+                {"topic": "same", "replica_assignment": [[1, 2]], "config": compacted},
+            ]
+        )
+    )
+    kafka.plan("new", "assign", "--topics-json-file", str(file))
+    kafka.plan("wider", "expand", "--topic", "widened", "--partitions", "2", "--replica-assignment", "2:3")
+    create_topics(
+        kafka.admin,
+        NewTopic("refunds", 2, replica_assignment=[[1, 2], [2, 3]]),
+        NewTopic("doubled", 2, replica_assignment=[[1, 2], [2, 3]]),
+        NewTopic("same", 1, replica_assignment=[[1, 2]], config=compacted),
+    )
+    more = NewPartitions("widened", 3, replica_assignment=[[2, 3], [3, 1]])
+    kafka.admin.create_partitions([more])["widened"].result(20)
+    assert eventually(
+        lambda: [len(kafka.partitions(topic)) for topic in ("refunds", "doubled", "widened")] == [2, 2, 3]
+    )
+
+    created, expanded = (kafka.surveyor("commit", plan, *APPLY) for plan in ("new", "wider"))
+
+    assert (created.code, expanded.code) == (0, 21), created
+    assert "partial; 1 applied, 3 stale" in created.stdout
+    for reason in (
+        "refunds-1: topic refunds: cleanup.policy is not set, planned compact",
+        "has 2 partitions, planned 1",
+    ):
+        assert reason in created.stdout
+    assert "stale: widened-1: topic widened has 3 partitions, planned 2" in expanded.stdout
+    verified = [kafka.surveyor.json("verify", plan) for plan in ("new", "wider")]
+    assert [(row["complete"], row["diverged"], row["is_complete"]) for row in verified] == [
+        (1, 3, False),
+        (0, 1, False),
+    ]
 
 
 ZOOKEEPER = pytest.mark.parametrize("kafka", ["zookeeper"], indirect=True)

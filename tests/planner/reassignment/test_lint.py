@@ -20,6 +20,8 @@ LISTS: Final = [
     topic_row("t"),
     topic_row("strict", config={"min.insync.replicas": "3"}),
     topic_row("deleted", deletion_requested=True),
+    topic_row("__consumer_offsets"),
+    topic_row("docker-connect-offsets"),
 ]
 MOVING: Final = {"adding_replicas": [2]}
 IN_QUARANTINE: Final = {"understood": False}
@@ -55,6 +57,8 @@ CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None,
     ("t", {}, [1, 3], [1, 3, 5], LintCode.REPLICATION_FACTOR_CHANGED, "replication factor 2 → 3: not requested"),
     ("t", {}, [1, 3], [1, 2], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
     ("t", {}, [1, 3], [1, 6], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
+    ("__consumer_offsets", {}, [1, 3, 5], [2, 4, 5], None, None),  # only moved
+    ("docker-connect-offsets", {}, [1, 3, 5], [5, 3, 1], None, None),
     ("strict", {}, [1, 3], [1, 4], None, None),  # as short as now
     ("strict", {}, [1, 3, 5], [2, 4, 5], None, None),
     ("t", {"leader": -1, "isr": [3]}, [1, 3], [1, 3], None, None),

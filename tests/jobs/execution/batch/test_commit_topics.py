@@ -190,6 +190,10 @@ def _created_again(tree: KafkaTree) -> None:
     tree.add_topic(T, {0: [0, 1], 1: [1, 2]}, topic_id="BBBBBBBBBBBBBBBBBBBBBB")
 
 
+def _altered_in_part(tree: KafkaTree) -> None:
+    tree.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"1","retention.ms":"2"}}')
+
+
 def _altered(tree: KafkaTree) -> None:
     tree.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"9"}}')
 
@@ -197,6 +201,7 @@ def _altered(tree: KafkaTree) -> None:
 STALE_BY = [
     ("config", _created_again, "created again"),
     ("config", _altered, "c is now 9: another client altered it"),
+    ("config", _altered_in_part, "retention.ms is now 2: another client altered it"),
     ("config", lambda tree: tree.write(f"/admin/delete_topics/{T}", b""), "queued for deletion"),
     ("config", lambda tree: tree.client.delete(f"/brokers/topics/{T}", recursive=True), "the topic is gone"),
     ("config", lambda tree: tree.write(f"/config/topics/{T}", b"?"), "not understood"),

@@ -8,6 +8,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
+from schemas.topic_configs import MIN_ISR
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
@@ -15,6 +16,14 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 STATE: Final = {"state_version": 0, "topic_version": 3, "leader_recovery_state": 0, "understood": True}
 CONFIG: Final = {"retention.ms": "60000", "min.insync.replicas": "2"}
+
+INTERNAL: Final = {
+    "__consumer_offsets": {"cleanup.policy": "compact"},
+    "__transaction_state": {"cleanup.policy": "compact", "compression.type": "uncompressed"},
+    "connect-offsets": {"cleanup.policy": "compact"},
+    "app-store-changelog": {"cleanup.policy": "compact,delete", "retention.ms": "86400000"},
+    "__CruiseControlMetrics": {},
+}
 
 
 def _cluster(folder: Path) -> Cluster:
@@ -29,7 +38,9 @@ def _cluster(folder: Path) -> Cluster:
         topic("unread", understood=False, assignment_understood=True, config={"retention.ms": None, "segment.ms": "9"}),
         topic("illegible", understood=False, assignment_understood=True, config=None),
     ]
+    cluster.topics += [topic(name, topic_version=3, config=config) for name, config in INTERNAL.items()]
     cluster.partitions = {
+        **{(name, 0): partition([1, 2], **STATE) for name in INTERNAL},
         ("all", 0): partition([2, 3, 0, 1], **STATE),
         ("some", 0): partition([1, 2], **STATE),
         ("moving", 0): partition([1, 2], **STATE | {"adding_replicas": [2]}),
@@ -86,24 +97,34 @@ def test_partitions_are_added_by_kafkas_rule(
     assert planned == (replicas, [("expand_topic", name, data)])
 
 
-SET: Final = [
+SET: Final[list[tuple[tuple[str, ...], dict[str, str | None] | None, list[str]]]] = [
     (
         ("--set", "retention.ms=1", "--delete", "min.insync.replicas"),
         {"retention.ms": "1", "min.insync.replicas": None},
+        [
+            "retention.ms 60000→1 (1min→1ms): records older than 1ms are deleted",
+            f"{MIN_ISR} 2→not set: acks=all is answered with fewer copies, so failures may lose acknowledged records",
+        ],
     ),
-    (("--set", "cleanup.policy=compact,delete"), {"cleanup.policy": "compact,delete"}),
-    (("--set", "cleanup.policy=", "--set", "retention.ms=60000"), {"cleanup.policy": ""}),
-    (("--set", "retention.ms=60000"), None),
+    (
+        ("--set", "cleanup.policy=compact,delete"),
+        {"cleanup.policy": "compact,delete"},
+        [
+            "cleanup.policy not set→compact,delete: earlier records of a key are deleted, and records without a key",
+        ],
+    ),
+    (("--set", "cleanup.policy=", "--set", "retention.ms=60000"), {"cleanup.policy": ""}, []),
+    (("--set", "retention.ms=60000"), None, []),
 ]
 
 
 @pytest.mark.usefixtures("unstarted")
-@pytest.mark.parametrize(("arguments", "after"), SET)
+@pytest.mark.parametrize(("arguments", "after", "losses"), SET)
 def test_configs_that_differ_are_altered(
-    surveyor: Surveyor, arguments: tuple[str, ...], after: dict[str, str | None] | None
+    surveyor: Surveyor, arguments: tuple[str, ...], after: dict[str, str | None] | None, losses: list[str]
 ) -> None:
     before = {name: CONFIG.get(name) for name in after or {}}
-    data = {"topic_id": "all-id", "before": before, "after": after}
+    data = {"topic_id": "all-id", "before": before, "after": after} | ({"losses": losses} if losses else {})
 
     planned = _planned(surveyor, "config", "--topic", "all", *arguments)
 
@@ -113,6 +134,7 @@ def test_configs_that_differ_are_altered(
 WARNED: Final = [
     (("--set", "unclean.leader.election.enable=True"), "elects replicas that are not in sync"),
     (("--set", "min.insync.replicas=5"), "min.insync.replicas=5 with 4 replicas"),
+    (("--set", "retention.ms=1000"), "topic all (1 partition): retention.ms 60000→1000 (1min→1s): records older than"),
     (("--set", "compression.lz4.level=9"), "compression.lz4.level exists since Kafka 3.8; older brokers ignore it"),
     (("--set", "my.own=x", "--allow-unknown-config"), "my.own is unknown, and its value was not checked"),
 ]
@@ -123,7 +145,7 @@ WARNED: Final = [
 def test_configs_are_warned_of(surveyor: Surveyor, arguments: tuple[str, ...], warning: str) -> None:
     ran = surveyor("plan", "config", "--topic", "all", *arguments)
 
-    assert (ran.code, "warning: topic all: " in ran.stdout, warning in ran.stdout) == (0, True, True), ran.stdout
+    assert (ran.code, "warning: topic all" in ran.stdout, warning in ran.stdout) == (0, True, True), ran.stdout
 
 
 @pytest.mark.usefixtures("unstarted")
@@ -159,6 +181,35 @@ def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
     }
 
 
+RISKY: Final[list[tuple[str, tuple[str, ...], str]]] = [
+    (
+        "__consumer_offsets",
+        ("--set", "cleanup.policy=delete"),
+        "Kafka: cleanup.policy compact→delete: records older than 7d",
+    ),
+    ("__consumer_offsets", ("--delete", "cleanup.policy"), "Kafka: cleanup.policy compact→not set: records older"),
+    (
+        "__consumer_offsets",
+        ("--set", "min.insync.replicas=3"),
+        "Kafka: topic __consumer_offsets: min.insync.replicas=3 with",
+    ),
+    ("__consumer_offsets", ("--set", "retention.ms=1000"), "Kafka: retention.ms not set→1000 (1s): records older than"),
+    ("__transaction_state", ("--set", "compression.type=gzip"), "Kafka: its owner needs compression.type=uncompressed"),
+    ("__transaction_state", ("--set", "unclean.leader.election.enable=true"), "Kafka: its owner needs unclean."),
+    (
+        "connect-offsets",
+        ("--set", "cleanup.policy=compact,delete"),
+        "Kafka Connect: cleanup.policy compact→compact,delete",
+    ),
+    ("app-store-changelog", ("--set", "retention.ms=1000"), "Kafka Streams: retention.ms 86400000→1000 (1d→1s)"),
+    ("__CruiseControlMetrics", ("--set", "retention.bytes=1"), "Cruise Control: retention.bytes not set→1"),
+]
+NEW: Final = ("--partitions", "1", "--replication-factor", "3")
+UNFIT: Final[list[tuple[str, tuple[str, ...], str]]] = [
+    ("_schemas", (), "Schema Registry: its owner creates it with other configs"),
+    ("mm2-offsets.a.internal", ("--config", "cleanup.policy=delete"), "MirrorMaker 2: its owner creates it with"),
+]
+
 REFUSED: Final = [
     (("expand", "--topic", "all", "--partitions", "1"), 23, "has 1 partition: --partitions 1 adds none"),
     (("expand", "--topic", "nope", "--partitions", "3"), 23, "no topic nope in snapshot 1"),
@@ -170,8 +221,9 @@ REFUSED: Final = [
     (("expand", "--topic", "wide", "--partitions", "3"), 23, "only 4 brokers are live"),
     (("expand", "--topic", "all", "--partitions", "99999"), 23, "would take about"),
     (("expand", "--topic", "__consumer_offsets", "--partitions", "99"), 23, "add --allow-internal"),
-    (("expand", "--topic", "__mine", "--partitions", "99"), 23, "no topic __mine"),
-    (("expand", "--topic", "__transaction_state", "--partitions", "99", "--allow-internal"), 23, "no topic __trans"),
+    (("expand", "--topic", "connect-offsets", "--partitions", "99"), 23, "is internal to Kafka Connect: its number of"),
+    (("expand", "--topic", "__mine", "--partitions", "99"), 23, "names that begin with __): its number of partitions"),
+    (("expand", "--topic", "__mine", "--partitions", "99", "--allow-internal"), 23, "no topic __mine"),
     (("expand", "--topic", "a/b", "--partitions", "3"), 2, "is not a topic name"),
     (("expand", "--topic", "all", "--partitions", "3", "--replica-assignment", "0:1"), 2, "give the 2 that are added"),
     (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0:1,1:2"), 23, "moves partitions"),
@@ -202,7 +254,20 @@ REFUSED: Final = [
         23,
         "min.compaction.lag.ms=6 is more than max.compaction.lag.ms=5",
     ),
-    (("delete", "--topics", "all,__transaction_state,__mine"), 23, "__mine, __transaction_state: names that begin"),
+    (
+        ("delete", "--topics", "all,__transaction_state,__mine"),
+        23,
+        "topic __transaction_state is internal to Kafka: its",
+    ),
+    (("delete", "--topics", "all,_schemas"), 23, "topic _schemas is internal to Schema Registry: its owner loses"),
+    *(
+        (("config", "--topic", topic, *change), 23, f"topic {topic} is internal to {risk}")
+        for topic, change, risk in RISKY
+    ),
+    *(
+        (("assign", "--topic", topic, *NEW, *config), 23, f"topic {topic} is internal to {risk}")
+        for topic, config, risk in UNFIT
+    ),
     (("delete", "--topics", "nope,nil"), 23, "no topic nil or nope in snapshot 1"),
     (("delete", "--topics", "all,all"), 2, "names a topic twice"),
     (("delete", "--topics", "all,"), 2, "is not a topic name"),
@@ -261,6 +326,50 @@ def test_racks_are_not_ignored_silently(tmp_path: Path) -> None:
     assert (ran.code, "brokers 0, 1, 2 have no rack, broker 3 does" in ran.stderr) == (23, True)
     assert _planned(surveyor, *EXPAND, "--disable-rack-aware")[0] == [[2, 0], [3, 1], [0, 2]]
     assert _planned(surveyor, *EXPAND, "--replica-assignment", "0:1,1:2,2:3")[0] == [[0, 1], [1, 2], [2, 3]]
+
+
+ALLOWED: Final[list[tuple[str, ...]]] = [
+    ("config", "--topic", "__consumer_offsets", "--set", "segment.bytes=104857600"),
+    ("config", "--topic", "__CruiseControlMetrics", "--set", "retention.ms=-1"),
+    ("config", "--topic", "__consumer_offsets", "--set", "cleanup.policy=delete", "--allow-internal"),
+    ("assign", "--topic", "_schemas", *NEW, "--config", "cleanup.policy=compact"),
+    ("assign", "--topic", "_schemas", *NEW, "--allow-internal"),
+    ("expand", "--topic", "connect-offsets", "--partitions", "2", "--allow-internal"),
+]
+
+
+def test_what_loses_nothing_or_is_allowed_is_planned_for_internal_topics(surveyor: Surveyor) -> None:
+    assert [surveyor.json("plan", *arguments)["operations"] for arguments in ALLOWED] == [1] * len(ALLOWED)
+
+
+def test_the_conf_declares_internal_topics(tmp_path: Path) -> None:
+    _cluster(tmp_path / "warehouse").snapshot()
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text('[clusters.default]\nzookeeper = "127.0.0.1:1"\ninternal_topics = ["so.*"]\n')
+    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+
+    ran = surveyor("plan", "delete", "--topics", "some", "--conf", str(conf))
+
+    assert (ran.code, "topic some is internal to internal_topics in the conf" in ran.stderr) == (23, True)
+
+
+SHRINKS: Final = [
+    ((), 23, "__consumer_offsets-0: an internal topic would have fewer replicas: 2 → 1"),
+    (("--allow-internal",), 0, ""),
+]
+
+
+@pytest.mark.parametrize(("more", "code", "message"), SHRINKS)
+def test_internal_topics_keep_their_replicas(
+    surveyor: Surveyor, more: tuple[str, ...], code: int, message: str
+) -> None:
+    names = ("--topics", "__consumer_offsets|connect-offsets", "--disable-rack-aware")
+
+    ran = surveyor("plan", "reassign", "--replication-factor", "1", *names, *more)
+
+    assert (ran.code, message in ran.stderr, "--allow-internal" in ran.stderr) == (code, True, bool(message)), (
+        ran.stderr
+    )
 
 
 def test_internal_topics_go_where_that_is_meant(tmp_path: Path) -> None:
