@@ -37,6 +37,7 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
 )
 
+from jobs.adapters.brokers.broker_client import answering
 from jobs.adapters.brokers.kerberos_mechanism import LOGIN
 from jobs.adapters.brokers.oauth_tokens import TOKEN_KEYS, TokenError, TokenProvider, provider_of
 from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, KerberosLogin, login_of
@@ -199,14 +200,17 @@ def login_failure(settings: Mapping[str, Any], addresses: Iterable[str]) -> str 
     return None if login is None else login.failure(address.rpartition(":")[0] for address in addresses)
 
 
-def bootstrap(brokers: Sequence[Broker], settings: dict[str, str]) -> list[str]:
-    """Return the addresses of the endpoints with the configured security protocol."""
+def bootstrap(brokers: Sequence[Broker], settings: dict[str, str], listener: str | None = None) -> list[str]:
+    """Return the addresses of the endpoints with the configured security protocol and, if given, listener.
+
+    Brokers of a KRaft cluster do not report the listener of an endpoint, which is the listener of the connection.
+    """
     protocol = settings.get("security_protocol", "PLAINTEXT")
     return [
         f"{endpoint.host}:{endpoint.port}"
         for broker in brokers
         for endpoint in broker.endpoints or ()
-        if endpoint.security_protocol == protocol
+        if endpoint.security_protocol == protocol and (not listener or endpoint.listener in {None, listener})
     ]
 
 
@@ -401,9 +405,21 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
     def __init__(self, **configs: Any) -> None:  # noqa: ANN401 - kafka-python's settings
         super().__init__(**configs)
         self._called_at = time.monotonic(), time.time()
+        self._any_node = self._manager.least_loaded_node
+        self._manager.least_loaded_node = self._answering_node
         self._run = self._manager.run
         self._manager.run = self._run_call
         self._manager.send = self._send_in_time
+
+    def _answering_node(self) -> Any:  # noqa: ANN401
+        """Return the broker at the address that answered; kafka-python itself picks one by chance."""
+        nodes = self._manager.cluster.brokers()
+        node = next(
+            (row.node_id for row in nodes if f"{row.host}:{row.port}" == self.config["bootstrap_servers"]), None
+        )
+        connection = self._manager._conns.get(node)  # noqa: SLF001 - kafka-python has no public way to read it
+        is_usable = node is not None and not self._manager.connection_delay(node)
+        return node if is_usable and not (connection and connection.paused) else self._any_node()
 
     def _run_call(self, *call: Any) -> Any:  # noqa: ANN401
         self._called_at = time.monotonic(), time.time()
@@ -434,20 +450,20 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
         return of_brokers, [*others, *(resource for resource in config_resources if not resource.name)]
 
 
-def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
-    """Return kafka-python's client and "", or None and the error."""
-    try:
-        require_credentials(settings)
-        client = _AdminClient(
-            bootstrap_servers=list(addresses),
-            bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
-            request_timeout_ms=20_000,
-            socket_options=_SOCKET_OPTIONS,
-            **settings,
-        )
-    except (*NO_CREDENTIALS, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it knows no broker
-        return None, login_failure(settings, addresses) or str(error)
-    return client, ""
+def _first_client(addresses: Sequence[str], settings: dict[str, str], errors: dict[str, Exception]) -> Any:  # noqa: ANN401
+    """Return kafka-python's client for the first address that answers; None with the errors if none does."""
+    for address in answering(addresses, settings, BOOTSTRAP_TIMEOUT_SECONDS, errors):
+        try:
+            return _AdminClient(
+                bootstrap_servers=address,
+                bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
+                request_timeout_ms=20_000,
+                socket_options=_SOCKET_OPTIONS,
+                **settings,
+            )
+        except (*NO_CREDENTIALS, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: no broker known
+            errors[address] = error
+    return None
 
 
 @contextmanager
@@ -456,8 +472,9 @@ def connected_admin(
 ) -> Iterator[Admin]:
     """Yield an Admin; raise AdminUnavailableError if no broker answers.
 
-    `controller` is the controller in ZooKeeper, which requests are sent to. Brokers still report a former controller,
-    which may be Surveyor's id, until the new one has sent them UpdateMetadata, and kafka-python would rely on that.
+    The first address is preferred. `controller` is the controller in ZooKeeper, which requests are sent to. Brokers
+    still report a former controller, which may be Surveyor's id, until the new one has sent them UpdateMetadata, and
+    kafka-python would rely on that.
     """
     if not addresses:
         protocol = settings.get("security_protocol", "PLAINTEXT")
@@ -465,15 +482,23 @@ def connected_admin(
             f"no registered broker has a {protocol} endpoint for the Admin API: "
             f"check security.protocol in {place_of(COMMAND_CONFIG)}, and that brokers run",
         )
+    errors: dict[str, Exception] = {}
     with warnings.catch_warnings():
         # kafka-python leaves the sockets of a failed client to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
-        client, reason = _client(addresses, settings)
+        try:
+            require_credentials(settings)
+            client = _first_client(addresses, settings, errors)
+        except NO_CREDENTIALS as error:
+            client = None
+            errors = dict.fromkeys(addresses, error)
         if client is None:
             gc.collect()
     if client is None:
+        failure = login_failure(settings, addresses)
+        tried = [f"{address} ({failure or describe_error(error)})" for address, error in errors.items()]
         raise AdminUnavailableError(
-            f"no broker answered the Admin API at {abbreviate(addresses)} ({reason}); "
+            f"no broker answered the Admin API at {abbreviate(tried)}; "
             f"check {place_of(COMMAND_CONFIG)} and that brokers run",
         )
     client._controller_id = controller  # noqa: SLF001 - kafka-python has no public way to set it
