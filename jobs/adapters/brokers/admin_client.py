@@ -1,6 +1,7 @@
 """Requests to Kafka's controller through the Admin API, by kafka-python: elections, reassignments, topics, configs."""
 
 import gc
+import re
 import socket
 import ssl
 import sys
@@ -11,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 from uuid import UUID
@@ -41,15 +43,16 @@ from jobs.adapters.brokers.broker_client import answering
 from jobs.adapters.brokers.kerberos_mechanism import LOGIN
 from jobs.adapters.brokers.oauth_tokens import TOKEN_KEYS, TokenError, TokenProvider, provider_of
 from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, KerberosLogin, login_of
-from jobs.core.errors import RefusedError, SurveyorError
+from jobs.core.errors import RefusedError, SurveyorError, UsageError
 from jobs.core.jaas import login_module
-from jobs.core.logs import quiet_logger
+from jobs.core.logs import module_logger, quiet_logger
 from jobs.core.option_places import COMMAND_CONFIG, place_of, value_at
-from jobs.core.properties import HOST_NAMES, read_key_values
-from jobs.core.tls_files import TLS_KEYS, client_context
+from jobs.core.properties import HOST_NAMES, PROVIDERS, TOKEN_COMMAND, read_key_values
+from jobs.core.tls_files import ENABLED_PROTOCOLS, TLS_KEYS, client_context
 from schemas.replica_assignment import target
 from schemas.rows import Broker, Key
 from schemas.text import abbreviate
+from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 
 T = TypeVar("T")
 
@@ -69,14 +72,39 @@ for which it would write more than 10,000 records (`QuorumController.MAX_RECORDS
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
+PROTOCOL: Final = "security.protocol"
+MECHANISM: Final = "sasl.mechanism"
+CLIENT_ID: Final = "client.id"
+MECHANISM_OF_LIBRDKAFKA: Final = "sasl.mechanisms"
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, GSSAPI)
+
 _SETTINGS: Final = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
-    "client.id": "client_id",
+    CLIENT_ID: "client_id",
 }
 """Keys of client.properties that kafka-python has too."""
+
+_KNOWN_KEYS: Final = (
+    *(PROTOCOL, MECHANISM, MECHANISM_OF_LIBRDKAFKA),
+    *_SETTINGS,
+    *TOKEN_KEYS,
+    *KERBEROS_KEYS,
+    *TLS_KEYS,
+    *(HOST_NAMES, ENABLED_PROTOCOLS),
+)
+_HARMLESS: Final = re.compile(
+    r"ssl\.(protocol|(keymanager|trustmanager)\.algorithm|secure\.random\.implementation|client\.auth)"
+    r"|sasl\.login\.(refresh|connect|read|retry)\..*"
+    r"|sasl\.kerberos\.(kinit\.cmd|min\.time\.before\.relogin|ticket\.renew\..*)"
+    r"|sasl\.oauthbearer\.(clock|expected|header|jwks|scope|sub)\..*"
+    r"|(sasl\.mechanism|security)\.inter\.broker\.protocol|sasl\.enabled\.mechanisms"
+)
+"""Keys of TLS and SASL that tune Kafka's client, or are a broker's: without them nothing less is checked."""
+
+KAFKA_TOKEN_HANDLER: Final = "OAuthBearerLoginCallbackHandler"  # noqa: S105 - a class of Kafka
 
 _JAAS_SECTION: Final = "KafkaClient"
 _DENIED: Final = ("[Error 29]", "[Error 31]")
@@ -157,27 +185,74 @@ class LateRequestError(AdminUnavailableError):
 
 
 def read_properties(path: Path | None) -> dict[str, Any]:
-    """Read a client.properties file into kafka-python's settings; raise UsageError for unsupported keys.
+    """Read a client.properties file into kafka-python's settings.
 
-    All settings are strings, except for TOKEN_PROVIDER, LOGIN and TLS.
+    Raise UsageError for a key that would change security and is not supported. Other unknown keys are ignored with a
+    warning, as by Kafka's tools. All settings are strings, except for TOKEN_PROVIDER, LOGIN and TLS.
     """
     if path is None:
         return {}
-    keys = (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS, *TLS_KEYS, HOST_NAMES)
     file = value_at(COMMAND_CONFIG, path)
-    values = read_key_values(path, file, keys)
-    settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS}
-    mechanism = settings.get("sasl_mechanism")
-    if mechanism == "OAUTHBEARER":
+    values = read_key_values(path, file, [key for key in _KNOWN_KEYS if key != CLIENT_ID], is_known=lambda _: True)
+    protocol, mechanism = _protocol_and_mechanism(values, file)
+    _sort_out_unknown(values, protocol, file)
+    settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS and value}
+    if PROTOCOL in values:
+        settings["security_protocol"] = protocol
+    if mechanism is not None:
+        settings["sasl_mechanism"] = mechanism
+    if mechanism == OAUTHBEARER:
         settings[TOKEN_PROVIDER] = provider_of(values, file)
     elif mechanism == GSSAPI:
-        settings[LOGIN] = login_of(values, file, _JAAS_SECTION, "kafka")
-    elif (module := login_module(values, file, _JAAS_SECTION)) is not None:
+        is_given = not values.keys().isdisjoint({MECHANISM, MECHANISM_OF_LIBRDKAFKA})
+        where = file if is_given else f"{file}: {MECHANISM} is {GSSAPI} by default"
+        settings[LOGIN] = login_of(values, where, _JAAS_SECTION, "kafka")
+    elif mechanism is not None and (module := login_module(values, file, _JAAS_SECTION)) is not None:
         passwords = {"sasl_plain_username": "username", "sasl_plain_password": "password"}
         settings = {name: module.options[key] for name, key in passwords.items() if key in module.options} | settings
-    if settings.get("security_protocol") in {"SSL", "SASL_SSL"}:
+    if protocol in {"SSL", "SASL_SSL"}:
         settings[TLS] = client_context(values, file)
     return settings
+
+
+def _protocol_and_mechanism(values: Mapping[str, str], file: str) -> tuple[str, str | None]:
+    """Return the security protocol, of which Kafka accepts any case, and the mechanism of SASL, by default GSSAPI."""
+    protocol = values.get(PROTOCOL, PLAINTEXT).upper()
+    if protocol not in SECURITY_PROTOCOLS:
+        raise UsageError(f"{file}: {PROTOCOL} is {values[PROTOCOL]!r}; it is one of {', '.join(SECURITY_PROTOCOLS)}")
+    if not protocol.startswith("SASL"):
+        return protocol, None
+    mechanism = values.get(MECHANISM, values.get(MECHANISM_OF_LIBRDKAFKA, GSSAPI))
+    if mechanism not in MECHANISMS:
+        raise UsageError(
+            f"{file}: {MECHANISM} is {mechanism!r}; it is one of {', '.join(MECHANISMS)}; for tokens of a cloud, "
+            f"{OAUTHBEARER} with {TOKEN_COMMAND} may do"
+        )
+    return protocol, mechanism
+
+
+def _sort_out_unknown(values: Mapping[str, str], protocol: str, file: str) -> None:
+    """Raise UsageError for unknown keys that would change security; warn once of the other unknown keys."""
+    in_use = {"ssl": protocol.endswith("SSL"), "sasl": protocol.startswith("SASL"), "security": protocol != PLAINTEXT}
+    unknown = [key for key in values if key not in _KNOWN_KEYS and not key.startswith(PROVIDERS)]
+    for key in unknown:
+        subject = key.removeprefix("enable.").partition(".")[0]
+        is_default = values[key].rpartition(".")[2].lower() in {"", "true", KAFKA_TOKEN_HANDLER.lower()}
+        if in_use.get(subject, False) and not _HARMLESS.fullmatch(key) and not is_default:
+            raise UsageError(
+                f"{file}: {key!r} changes how this client authenticates or what it trusts, and is not supported; "
+                f"supported are {', '.join(_KNOWN_KEYS)}"
+            )
+    if unknown:
+        _warn_of_ignored(file, tuple(unknown))
+
+
+@cache
+def _warn_of_ignored(file: str, keys: tuple[str, ...]) -> None:
+    """Warn of keys once in a process, although the file is read for each kind of request."""
+    module_logger(__name__).warning(
+        "surveyor: warning: %s: ignored, as they have no meaning for this client: %s", file, ", ".join(sorted(keys))
+    )
 
 
 def require_credentials(settings: Mapping[str, Any], *, run_commands: bool = True) -> None:

@@ -22,10 +22,9 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from jobs.adapters.brokers.admin_client import NO_CREDENTIALS, error_name, require_credentials
+from jobs.adapters.brokers.admin_client import NO_CREDENTIALS, OAUTHBEARER, error_name, require_credentials
 from jobs.adapters.brokers.control_encoding import API_KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, header
 from jobs.adapters.brokers.listeners import (
-    OAUTHBEARER,
     PLAINTEXT_LISTENER,
     AuthenticationFailedError,
     Listener,
