@@ -19,7 +19,7 @@ JAAS_FILE: Final = "java.security.auth.login.config"
 _TOKEN: Final = re.compile(
     r"""
     \s+ | //[^\n]* | \#[^\n]* | /\*.*?\*/
-    | "(?P<quoted>(?:[^"\\]|\\.)*)" | (?P<word>[^\s={};"]+) | (?P<sign>[={};])
+    | (?P<mark>["'])(?P<quoted>(?:(?!(?P=mark))[^\\]|\\.)*)(?P=mark) | (?P<word>[^\s={};"']+) | (?P<sign>[={};])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -109,6 +109,8 @@ def _tokens(text: str, where: str) -> Iterator[_Token]:
 
     >>> [token.text for token in _tokens('a.Module required x="1 \\"2"; // end', "")]
     ['a.Module', 'required', 'x', '=', '1 "2', ';']
+    >>> [token.text for token in _tokens("user='a b' password='c;d\"';", "")]
+    ['user', '=', 'a b', 'password', '=', 'c;d"', ';']
     """
     at = 0
     while at < len(text):

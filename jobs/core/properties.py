@@ -4,6 +4,8 @@ A file with a password, a private key or a command must not be readable by other
 Otherwise it is refused.
 """
 
+import os
+import re
 import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -26,33 +28,97 @@ JAAS_CONFIG: Final = "sasl.jaas.config"
 """A login module of Java and its options, which may have a password."""
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
+PROVIDERS: Final = "config.providers"
+"""Names of providers that replace placeholders `${PROVIDER:[PATH:]KEY}` in values."""
+_PLACEHOLDER: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+_UNRESOLVED: Final = re.compile(r"\$\{[^}]+\}|[\"'](\$\{[^}\"']+\})[\"']")
+"""A placeholder in place of a value, or of a login module's option; within a longer text it may be a password's."""
+_ENVIRONMENT, _FILES = "EnvVarConfigProvider", "FileConfigProvider"
+
 
 def read_key_values(
     path: Path, file: str, known_keys: Collection[str], *, is_known: Callable[[str], bool] = lambda _: False
 ) -> dict[str, str]:
     """Read the file at `path`; raise UsageError for unknown keys and for a password readable by other users.
 
-    `file` is the option and path, for messages, which never contain a value. `is_known`: which other keys are known,
-    such as those with a name in them.
+    `file` is the option and path, for messages, which never contain a value but a placeholder. `is_known`: which other
+    keys are known, such as those with a name in them.
     """
     import javaproperties  # noqa: PLC0415 - it imports asyncio, which is slow and not needed without such a file
 
     try:
-        properties = javaproperties.loads(read_text_file(path, file))
+        text = read_text_file(path, file)
+        written = {key: value.strip() for key, value in javaproperties.loads(text).items()}  # as Kafka's ConfigDef does
         mode = path.stat().st_mode
     except (OSError, javaproperties.InvalidUEscapeError) as error:
         raise UsageError(f"cannot read {file}: {_error_text(error)}") from None
-    values = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
+    values = _resolved(written, file)
     for key, value in values.items():
-        is_complete = value or key == HOST_NAMES
-        if not is_complete or not (key in known_keys or is_known(key)):
+        is_complete = value or key == HOST_NAMES or key not in known_keys
+        if not is_complete or not (key in known_keys or key.startswith(PROVIDERS) or is_known(key)):
             raise UsageError(f"{file}: {key!r} is not known or has no value; known are {', '.join(known_keys)}")
-    if any(_is_secret(key, value) for key, value in values.items()):
+        if key in known_keys:
+            _refuse_placeholder(key, value, text, file)
+    if any(_is_secret(key, value) for key, value in written.items()):
         refuse_shared(f"{file} has a password in it", path, mode)
     if TOKEN_COMMAND in values:
         refuse_shared(f"{file} has a command in it", path, mode)
     refuse_shared_key(values, file)
     return values
+
+
+def _resolved(written: Mapping[str, str], file: str) -> dict[str, str]:
+    """Replace placeholders by what providers have for them, as Kafka's ConfigTransformer does; leave unknown ones."""
+    names = [name.strip() for name in written.get(PROVIDERS, "").split(",") if name.strip()]
+    classes = {name: written.get(f"{PROVIDERS}.{name}.class", "").rpartition(".")[2] for name in names}
+    for name, kind in classes.items():
+        if kind not in {_ENVIRONMENT, _FILES} or any(key.startswith(f"{PROVIDERS}.{name}.param.") for key in written):
+            raise UsageError(
+                f"{file}: {PROVIDERS} has {name}; supported are {_ENVIRONMENT} and {_FILES}, without parameters"
+            )
+
+    def replaced(match: re.Match[str]) -> str:
+        name, folder, key = match.groups()
+        if classes.get(name) == _ENVIRONMENT:
+            return os.environ.get(key, match[0])
+        return _value_in(Path(folder or ""), key, file) or match[0] if classes.get(name) == _FILES else match[0]
+
+    return {
+        key: value if key.startswith(PROVIDERS) else _PLACEHOLDER.sub(replaced, value) for key, value in written.items()
+    }
+
+
+def _value_in(path: Path, key: str, file: str) -> str | None:
+    import javaproperties  # noqa: PLC0415 - as above
+
+    where = f"{file}: {PROVIDERS} {path}"
+    value: str | None = javaproperties.loads(read_text_file(path, where)).get(key)
+    refuse_shared(f"{where} may have a password in it", path, path.stat().st_mode)
+    return value
+
+
+def _refuse_placeholder(key: str, value: str, text: str, file: str) -> None:
+    """Raise UsageError for a value, or a login module's option, that is a placeholder."""
+    found = _UNRESOLVED.search(value) if key == JAAS_CONFIG else _UNRESOLVED.fullmatch(value)
+    if found is not None:
+        raise UsageError(
+            f"{file}, line {_line_of(key, text)}: {key} has the placeholder {found[1] or found[0]}, which nothing "
+            f"replaces. Kafka's clients replace ${{NAME:KEY}} alone, by the provider NAME of {PROVIDERS}: write the "
+            f"value, or set {PROVIDERS}=env, {PROVIDERS}.env.class=org.apache.kafka.common.config.provider."
+            f"{_ENVIRONMENT}, and the variable"
+        )
+
+
+def _line_of(key: str, text: str) -> int:
+    """Return the number of the line on which a key's last entry begins."""
+    import javaproperties  # noqa: PLC0415 - as above
+
+    number, line = 1, 1
+    for entry in javaproperties.parse(text):
+        if getattr(entry, "key", None) == key:
+            number = line
+        line += len(entry.source.splitlines())
+    return number
 
 
 def on_executor(path: Path | None) -> Path | None:

@@ -19,6 +19,7 @@ KEYSTORE_TYPE: Final = "ssl.keystore.type"
 TRUSTSTORE_TYPE: Final = "ssl.truststore.type"
 KEYSTORE_PASSWORD: Final = "ssl.keystore.password"  # noqa: S105 - the name of a setting
 TRUSTSTORE_PASSWORD: Final = "ssl.truststore.password"  # noqa: S105
+ENABLED_PROTOCOLS: Final = "ssl.enabled.protocols"
 
 TLS_KEYS: Final = (
     AUTHORITIES,
@@ -41,12 +42,22 @@ def client_context(values: Mapping[str, str], file: str) -> ssl.SSLContext:
     `file` is the option and path of the properties file, for messages. Raise UsageError for invalid files.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version, context.maximum_version = _versions(values.get(ENABLED_PROTOCOLS), file)
     context.check_hostname = values.get(HOST_NAMES, "https").lower() == "https"
     if not names_authorities(values):
         context.load_default_certs()
     load_files(context, values, file)
     return context
+
+
+def _versions(enabled: str | None, file: str) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """Return the lowest and the highest version of TLS for `ssl.enabled.protocols`."""
+    supported = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+    names = [*supported] if enabled is None else [name.strip() for name in enabled.split(",")]
+    versions = [version for name, version in supported.items() if name in names]
+    if not versions:
+        raise UsageError(f"{file}: {ENABLED_PROTOCOLS} is {enabled!r}; supported are {', '.join(supported)}")
+    return versions[0], versions[-1]
 
 
 def names_authorities(values: Mapping[str, str]) -> bool:

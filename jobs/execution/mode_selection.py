@@ -184,17 +184,19 @@ def _unresponsive_controller(settings: Settings, state: LiveCluster) -> str | No
     if controller not in state.live:
         return _no_live_controller(controller)
     addresses = _addresses(settings, state)
+    others_answer = False
     try:
         with admin_of(settings, state) as admin:
+            others_answer = True
             why_silent = admin.unresponsive_reason()
     except LoginFailedError:
         raise
     except AdminUnavailableError as error:
-        raise login_failure_of(settings, state) or _unreachable_from_here(state, str(error)) from None
+        failure = login_failure_of(settings, state)
+        raise failure or _unreachable_from_here(state, str(error), others_answer=others_answer) from None
     if why_silent is not None and not is_reachable(addresses):
-        raise _unreachable_from_here(
-            state, f"{why_silent}, and cannot be reached at {', '.join(addresses) or 'any address'}"
-        )
+        reason = f"{why_silent}, and cannot be reached at {', '.join(addresses) or 'any address'}"
+        raise _unreachable_from_here(state, reason, others_answer=True)
     return why_silent
 
 
@@ -221,13 +223,14 @@ def _no_live_controller(controller: int) -> str:
 def _addresses(settings: Settings, state: LiveCluster) -> list[str]:
     """Addresses of Kafka's controller for the protocol in --command-config."""
     controller = [row for row in state.brokers if row.broker_id == state.controller_broker]
-    return bootstrap(controller, read_properties(settings.conf.command_config))
+    return bootstrap(controller, read_properties(settings.conf.command_config), settings.conf.control_listener)
 
 
-def _unreachable_from_here(state: LiveCluster, reason: str) -> RefusedError:
+def _unreachable_from_here(state: LiveCluster, reason: str, *, others_answer: bool) -> RefusedError:
+    """Return the error; batch mode, which sends requests to brokers too, is a way out only if some of them answer."""
+    batch = ", or, if the controller does not recover, take the controllership with --mode batch"
     return RefusedError(
         f"{reason}. But broker {state.controller_broker} is the controller and registered in ZooKeeper: the fault may "
         "be in the connection and not in the cluster. Give the right credentials in "
-        f"{place_of(COMMAND_CONFIG)}, repair the network, or, if the controller cannot be reached at all, take the "
-        "controllership with --mode batch",
+        f"{place_of(COMMAND_CONFIG)}, or repair the network{batch if others_answer else ''}",
     )

@@ -1,6 +1,7 @@
 """Requests to Kafka's controller through the Admin API, by kafka-python: elections, reassignments, topics, configs."""
 
 import gc
+import re
 import socket
 import ssl
 import sys
@@ -11,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 from uuid import UUID
@@ -37,18 +39,20 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
 )
 
+from jobs.adapters.brokers.broker_client import answering
 from jobs.adapters.brokers.kerberos_mechanism import LOGIN
 from jobs.adapters.brokers.oauth_tokens import TOKEN_KEYS, TokenError, TokenProvider, provider_of
 from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, KerberosLogin, login_of
-from jobs.core.errors import RefusedError, SurveyorError
+from jobs.core.errors import RefusedError, SurveyorError, UsageError
 from jobs.core.jaas import login_module
-from jobs.core.logs import quiet_logger
+from jobs.core.logs import module_logger, quiet_logger
 from jobs.core.option_places import COMMAND_CONFIG, place_of, value_at
-from jobs.core.properties import HOST_NAMES, read_key_values
-from jobs.core.tls_files import TLS_KEYS, client_context
+from jobs.core.properties import HOST_NAMES, PROVIDERS, TOKEN_COMMAND, read_key_values
+from jobs.core.tls_files import ENABLED_PROTOCOLS, TLS_KEYS, client_context
 from schemas.replica_assignment import target
 from schemas.rows import Broker, Key
 from schemas.text import abbreviate
+from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 
 T = TypeVar("T")
 
@@ -68,14 +72,39 @@ for which it would write more than 10,000 records (`QuorumController.MAX_RECORDS
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
+PROTOCOL: Final = "security.protocol"
+MECHANISM: Final = "sasl.mechanism"
+CLIENT_ID: Final = "client.id"
+MECHANISM_OF_LIBRDKAFKA: Final = "sasl.mechanisms"
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, GSSAPI)
+
 _SETTINGS: Final = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
-    "client.id": "client_id",
+    CLIENT_ID: "client_id",
 }
 """Keys of client.properties that kafka-python has too."""
+
+_KNOWN_KEYS: Final = (
+    *(PROTOCOL, MECHANISM, MECHANISM_OF_LIBRDKAFKA),
+    *_SETTINGS,
+    *TOKEN_KEYS,
+    *KERBEROS_KEYS,
+    *TLS_KEYS,
+    *(HOST_NAMES, ENABLED_PROTOCOLS),
+)
+_HARMLESS: Final = re.compile(
+    r"ssl\.(protocol|(keymanager|trustmanager)\.algorithm|secure\.random\.implementation|client\.auth)"
+    r"|sasl\.login\.(refresh|connect|read|retry)\..*"
+    r"|sasl\.kerberos\.(kinit\.cmd|min\.time\.before\.relogin|ticket\.renew\..*)"
+    r"|sasl\.oauthbearer\.(clock|expected|header|jwks|scope|sub)\..*"
+    r"|(sasl\.mechanism|security)\.inter\.broker\.protocol|sasl\.enabled\.mechanisms"
+)
+"""Keys of TLS and SASL that tune Kafka's client, or are a broker's: without them nothing less is checked."""
+
+KAFKA_TOKEN_HANDLER: Final = "OAuthBearerLoginCallbackHandler"  # noqa: S105 - a class of Kafka
 
 _JAAS_SECTION: Final = "KafkaClient"
 _DENIED: Final = ("[Error 29]", "[Error 31]")
@@ -156,27 +185,74 @@ class LateRequestError(AdminUnavailableError):
 
 
 def read_properties(path: Path | None) -> dict[str, Any]:
-    """Read a client.properties file into kafka-python's settings; raise UsageError for unsupported keys.
+    """Read a client.properties file into kafka-python's settings.
 
-    All settings are strings, except for TOKEN_PROVIDER, LOGIN and TLS.
+    Raise UsageError for a key that would change security and is not supported. Other unknown keys are ignored with a
+    warning, as by Kafka's tools. All settings are strings, except for TOKEN_PROVIDER, LOGIN and TLS.
     """
     if path is None:
         return {}
-    keys = (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS, *TLS_KEYS, HOST_NAMES)
     file = value_at(COMMAND_CONFIG, path)
-    values = read_key_values(path, file, keys)
-    settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS}
-    mechanism = settings.get("sasl_mechanism")
-    if mechanism == "OAUTHBEARER":
+    values = read_key_values(path, file, [key for key in _KNOWN_KEYS if key != CLIENT_ID], is_known=lambda _: True)
+    protocol, mechanism = _protocol_and_mechanism(values, file)
+    _sort_out_unknown(values, protocol, file)
+    settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS and value}
+    if PROTOCOL in values:
+        settings["security_protocol"] = protocol
+    if mechanism is not None:
+        settings["sasl_mechanism"] = mechanism
+    if mechanism == OAUTHBEARER:
         settings[TOKEN_PROVIDER] = provider_of(values, file)
     elif mechanism == GSSAPI:
-        settings[LOGIN] = login_of(values, file, _JAAS_SECTION, "kafka")
-    elif (module := login_module(values, file, _JAAS_SECTION)) is not None:
+        is_given = not values.keys().isdisjoint({MECHANISM, MECHANISM_OF_LIBRDKAFKA})
+        where = file if is_given else f"{file}: {MECHANISM} is {GSSAPI} by default"
+        settings[LOGIN] = login_of(values, where, _JAAS_SECTION, "kafka")
+    elif mechanism is not None and (module := login_module(values, file, _JAAS_SECTION)) is not None:
         passwords = {"sasl_plain_username": "username", "sasl_plain_password": "password"}
         settings = {name: module.options[key] for name, key in passwords.items() if key in module.options} | settings
-    if settings.get("security_protocol") in {"SSL", "SASL_SSL"}:
+    if protocol in {"SSL", "SASL_SSL"}:
         settings[TLS] = client_context(values, file)
     return settings
+
+
+def _protocol_and_mechanism(values: Mapping[str, str], file: str) -> tuple[str, str | None]:
+    """Return the security protocol, of which Kafka accepts any case, and the mechanism of SASL, by default GSSAPI."""
+    protocol = values.get(PROTOCOL, PLAINTEXT).upper()
+    if protocol not in SECURITY_PROTOCOLS:
+        raise UsageError(f"{file}: {PROTOCOL} is {values[PROTOCOL]!r}; it is one of {', '.join(SECURITY_PROTOCOLS)}")
+    if not protocol.startswith("SASL"):
+        return protocol, None
+    mechanism = values.get(MECHANISM, values.get(MECHANISM_OF_LIBRDKAFKA, GSSAPI))
+    if mechanism not in MECHANISMS:
+        raise UsageError(
+            f"{file}: {MECHANISM} is {mechanism!r}; it is one of {', '.join(MECHANISMS)}; for tokens of a cloud, "
+            f"{OAUTHBEARER} with {TOKEN_COMMAND} may do"
+        )
+    return protocol, mechanism
+
+
+def _sort_out_unknown(values: Mapping[str, str], protocol: str, file: str) -> None:
+    """Raise UsageError for unknown keys that would change security; warn once of the other unknown keys."""
+    in_use = {"ssl": protocol.endswith("SSL"), "sasl": protocol.startswith("SASL"), "security": protocol != PLAINTEXT}
+    unknown = [key for key in values if key not in _KNOWN_KEYS and not key.startswith(PROVIDERS)]
+    for key in unknown:
+        subject = key.removeprefix("enable.").partition(".")[0]
+        is_default = values[key].rpartition(".")[2].lower() in {"", "true", KAFKA_TOKEN_HANDLER.lower()}
+        if in_use.get(subject, False) and not _HARMLESS.fullmatch(key) and not is_default:
+            raise UsageError(
+                f"{file}: {key!r} changes how this client authenticates or what it trusts, and is not supported; "
+                f"supported are {', '.join(_KNOWN_KEYS)}"
+            )
+    if unknown:
+        _warn_of_ignored(file, tuple(unknown))
+
+
+@cache
+def _warn_of_ignored(file: str, keys: tuple[str, ...]) -> None:
+    """Warn of keys once in a process, although the file is read for each kind of request."""
+    module_logger(__name__).warning(
+        "surveyor: warning: %s: ignored, as they have no meaning for this client: %s", file, ", ".join(sorted(keys))
+    )
 
 
 def require_credentials(settings: Mapping[str, Any], *, run_commands: bool = True) -> None:
@@ -199,14 +275,17 @@ def login_failure(settings: Mapping[str, Any], addresses: Iterable[str]) -> str 
     return None if login is None else login.failure(address.rpartition(":")[0] for address in addresses)
 
 
-def bootstrap(brokers: Sequence[Broker], settings: dict[str, str]) -> list[str]:
-    """Return the addresses of the endpoints with the configured security protocol."""
+def bootstrap(brokers: Sequence[Broker], settings: dict[str, str], listener: str | None = None) -> list[str]:
+    """Return the addresses of the endpoints with the configured security protocol and, if given, listener.
+
+    Brokers of a KRaft cluster do not report the listener of an endpoint, which is the listener of the connection.
+    """
     protocol = settings.get("security_protocol", "PLAINTEXT")
     return [
         f"{endpoint.host}:{endpoint.port}"
         for broker in brokers
         for endpoint in broker.endpoints or ()
-        if endpoint.security_protocol == protocol
+        if endpoint.security_protocol == protocol and (not listener or endpoint.listener in {None, listener})
     ]
 
 
@@ -401,9 +480,21 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
     def __init__(self, **configs: Any) -> None:  # noqa: ANN401 - kafka-python's settings
         super().__init__(**configs)
         self._called_at = time.monotonic(), time.time()
+        self._any_node = self._manager.least_loaded_node
+        self._manager.least_loaded_node = self._answering_node
         self._run = self._manager.run
         self._manager.run = self._run_call
         self._manager.send = self._send_in_time
+
+    def _answering_node(self) -> Any:  # noqa: ANN401
+        """Return the broker at the address that answered; kafka-python itself picks one by chance."""
+        nodes = self._manager.cluster.brokers()
+        node = next(
+            (row.node_id for row in nodes if f"{row.host}:{row.port}" == self.config["bootstrap_servers"]), None
+        )
+        connection = self._manager._conns.get(node)  # noqa: SLF001 - kafka-python has no public way to read it
+        is_usable = node is not None and not self._manager.connection_delay(node)
+        return node if is_usable and not (connection and connection.paused) else self._any_node()
 
     def _run_call(self, *call: Any) -> Any:  # noqa: ANN401
         self._called_at = time.monotonic(), time.time()
@@ -434,20 +525,20 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
         return of_brokers, [*others, *(resource for resource in config_resources if not resource.name)]
 
 
-def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
-    """Return kafka-python's client and "", or None and the error."""
-    try:
-        require_credentials(settings)
-        client = _AdminClient(
-            bootstrap_servers=list(addresses),
-            bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
-            request_timeout_ms=20_000,
-            socket_options=_SOCKET_OPTIONS,
-            **settings,
-        )
-    except (*NO_CREDENTIALS, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it knows no broker
-        return None, login_failure(settings, addresses) or str(error)
-    return client, ""
+def _first_client(addresses: Sequence[str], settings: dict[str, str], errors: dict[str, Exception]) -> Any:  # noqa: ANN401
+    """Return kafka-python's client for the first address that answers; None with the errors if none does."""
+    for address in answering(addresses, settings, BOOTSTRAP_TIMEOUT_SECONDS, errors):
+        try:
+            return _AdminClient(
+                bootstrap_servers=address,
+                bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
+                request_timeout_ms=20_000,
+                socket_options=_SOCKET_OPTIONS,
+                **settings,
+            )
+        except (*NO_CREDENTIALS, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: no broker known
+            errors[address] = error
+    return None
 
 
 @contextmanager
@@ -456,8 +547,9 @@ def connected_admin(
 ) -> Iterator[Admin]:
     """Yield an Admin; raise AdminUnavailableError if no broker answers.
 
-    `controller` is the controller in ZooKeeper, which requests are sent to. Brokers still report a former controller,
-    which may be Surveyor's id, until the new one has sent them UpdateMetadata, and kafka-python would rely on that.
+    The first address is preferred. `controller` is the controller in ZooKeeper, which requests are sent to. Brokers
+    still report a former controller, which may be Surveyor's id, until the new one has sent them UpdateMetadata, and
+    kafka-python would rely on that.
     """
     if not addresses:
         protocol = settings.get("security_protocol", "PLAINTEXT")
@@ -465,15 +557,23 @@ def connected_admin(
             f"no registered broker has a {protocol} endpoint for the Admin API: "
             f"check security.protocol in {place_of(COMMAND_CONFIG)}, and that brokers run",
         )
+    errors: dict[str, Exception] = {}
     with warnings.catch_warnings():
         # kafka-python leaves the sockets of a failed client to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
-        client, reason = _client(addresses, settings)
+        try:
+            require_credentials(settings)
+            client = _first_client(addresses, settings, errors)
+        except NO_CREDENTIALS as error:
+            client = None
+            errors = dict.fromkeys(addresses, error)
         if client is None:
             gc.collect()
     if client is None:
+        failure = login_failure(settings, addresses)
+        tried = [f"{address} ({failure or describe_error(error)})" for address, error in errors.items()]
         raise AdminUnavailableError(
-            f"no broker answered the Admin API at {abbreviate(addresses)} ({reason}); "
+            f"no broker answered the Admin API at {abbreviate(tried)}; "
             f"check {place_of(COMMAND_CONFIG)} and that brokers run",
         )
     client._controller_id = controller  # noqa: SLF001 - kafka-python has no public way to set it

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
 
+from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -21,10 +22,9 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from jobs.adapters.brokers.admin_client import NO_CREDENTIALS, error_name, require_credentials
+from jobs.adapters.brokers.admin_client import NO_CREDENTIALS, OAUTHBEARER, error_name, require_credentials
 from jobs.adapters.brokers.control_encoding import API_KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, header
 from jobs.adapters.brokers.listeners import (
-    OAUTHBEARER,
     PLAINTEXT_LISTENER,
     AuthenticationFailedError,
     Listener,
@@ -310,6 +310,10 @@ def connection_refusal(broker: Broker, client_id: str, listener: Listener) -> st
     """
     reason = _refusal(broker, client_id, listener)
     return None if reason is None else _describe(broker, listener, reason)
+
+
+REFUSED_LOGINS: Final = (KafkaConnectionError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
+"""Errors of kafka-python whose cause may be a refused login; which one it raises is a matter of time."""
 
 
 def refusal_at(address: str, settings: Mapping[str, Any]) -> str | None:

@@ -7,14 +7,23 @@ quorum's leader publishes its image later than it commits: seconds later on a bu
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from jobs.adapters.brokers.admin_client import bootstrap, describe_error
-from jobs.adapters.brokers.fanout import Ask, connected_broker
+from jobs.adapters.brokers.broker_client import connected_broker
+from jobs.adapters.brokers.fanout import Ask
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError, read_cluster, read_last_applied
-from jobs.adapters.kraft.session import FAILURES, BrokerSession, StaleMetadataError, open_session, read_from_broker
+from jobs.adapters.kraft.session import (
+    FAILURES,
+    BrokerSession,
+    Described,
+    StaleMetadataError,
+    describe_quorum_at,
+    open_session,
+    read_from_broker,
+)
 from jobs.core.errors import UnreadableError
 from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
 from schemas.rows import Broker
@@ -64,50 +73,67 @@ class FreshReads:
     def _attempt(self, read: Callable[[BrokerSession], T]) -> T:
         until = time.monotonic() + CONTACT_SECONDS
         while True:
-            faults: dict[str, str] = {}
-            for broker, is_new in self._candidates(faults):
-                for address in bootstrap([broker], self.settings):
-                    try:
-                        return self._read_from(address, broker, read, is_new=is_new)
-                    except NotPermittedError as error:
-                        raise UnreadableError(f"the broker at {address} refused a request: {error}") from None
-                    except (StaleMetadataError, RefusedReadError, *FAILURES) as error:
-                        faults[address] = describe_error(error)
+            errors: dict[str, Exception] = {}
+            for address, broker, described in self._candidates(errors):
+                try:
+                    return self._read_from(address, broker, read, described)
+                except NotPermittedError as error:
+                    raise UnreadableError(f"the broker at {address} refused a request: {error}") from None
+                except (StaleMetadataError, RefusedReadError, *FAILURES) as error:
+                    errors[address] = error
                 self.broker = None
             if time.monotonic() >= until:
-                listed = "\n  ".join(f"{address}: {fault}" for address, fault in faults.items())
+                listed = "\n  ".join(f"{address}: {_fault(error)}" for address, error in errors.items())
                 raise UnreadableError(
                     f"no broker answered that has contact with the quorum's leader:\n  {listed}\ncheck "
                     f"{place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and that the quorum has a leader"
                 )
             time.sleep(_PAUSE_SECONDS)
 
-    def _candidates(self, faults: dict[str, str]) -> Iterable[tuple[Broker, bool]]:
-        """The broker in use, then the live ones, the quorum's leader first; these must catch up first."""
+    def _candidates(self, errors: dict[str, Exception]) -> Iterator[tuple[str, Broker, Described | None]]:
+        """Yield the broker in use, then the live ones that answer, which must catch up first.
+
+        The quorum's leader comes before the others if it answers.
+        """
         if self.broker is not None:
-            yield self.broker, False
+            for address in bootstrap([self.broker], self.settings):
+                yield address, self.broker, None
         try:
             leader, brokers = read_from_broker(self.addresses, self.settings, self._leader_and_brokers)
         except (UnreadableError, RefusedReadError) as error:
-            faults[place_of(BOOTSTRAP_SERVERS)] = str(error).partition("\ncheck")[0]
+            errors[place_of(BOOTSTRAP_SERVERS)] = error
             return
         ordered = sorted(brokers, key=lambda broker: broker.broker_id != leader)
-        yield from ((broker, True) for broker in ordered if broker.is_live)
+        by_address = {
+            address: broker for broker in ordered if broker.is_live for address in bootstrap([broker], self.settings)
+        }
+        for address, described in describe_quorum_at([*by_address], self.settings, errors):
+            if isinstance(described, str):
+                errors[address] = StaleMetadataError(described)
+            else:
+                yield address, by_address[address], described
 
     def _leader_and_brokers(self, session: BrokerSession) -> tuple[int | None, list[Broker]]:
         leader = None if session.quorum is None else session.quorum.leader_id
         return leader, read_cluster(session, self.protocol)[1]
 
-    def _read_from(self, address: str, broker: Broker, read: Callable[[BrokerSession], T], *, is_new: bool) -> T:
+    def _read_from(
+        self, address: str, broker: Broker, read: Callable[[BrokerSession], T], described: Described | None
+    ) -> T:
+        """Read from a broker; `described` is what a broker that has not caught up yet said of the quorum."""
         with connected_broker(address, self.settings) as send:
-            session = open_session(send)
+            session = open_session(send, described)
             if not session.has_controller:
                 raise StaleMetadataError(str(session.quorum_fault))
-            if is_new:
+            if described is not None:
                 catch_up(session)
             result = read(session)
         self.broker = broker
         return result
+
+
+def _fault(error: Exception) -> str:
+    return str(error).partition("\ncheck")[0] if isinstance(error, UnreadableError) else describe_error(error)
 
 
 def catch_up(session: BrokerSession) -> None:

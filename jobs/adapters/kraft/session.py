@@ -5,16 +5,16 @@ copy. Only the leader answers DescribeQuorum: a broker whose DescribeQuorum gets
 broker answers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError, UnsupportedVersionError, for_code
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError, for_code
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error
-from jobs.adapters.brokers.connection import refusal_at
-from jobs.adapters.brokers.fanout import TimedAsk, connected_broker
+from jobs.adapters.brokers.broker_client import TimedAsk, connected_broker, first_answers, negotiate
+from jobs.adapters.brokers.connection import REFUSED_LOGINS, refusal_at
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
@@ -23,8 +23,13 @@ from schemas.rows import Voter
 
 T = TypeVar("T")
 
-PROBE_SECONDS: Final = 10.0
-"""Time limit for the first answer of a broker, including the connection."""
+CONNECT_SECONDS: Final = 3.0
+"""Time limit for the connection to a broker and its first answer."""
+
+QUORUM_SECONDS: Final = 3.0
+"""Time limit for a broker to get an answer of the quorum's leader.
+
+A broker keeps the request as long as there is no leader. An election takes about two seconds."""
 
 REQUEST_SECONDS: Final = 30.0
 """Time limit for the answer to each further request."""
@@ -49,6 +54,10 @@ class Quorum:
     voters: Sequence[Voter]
     leader_time_ms: int | None = None
     """Wall clock of the leader in milliseconds since 1970, None from brokers before Kafka 3.4."""
+
+
+Described = Quorum | int | str
+"""The quorum as a broker describes it, the error code of a refusal, or why there is no answer of its leader."""
 
 
 class StaleMetadataError(Exception):
@@ -95,28 +104,27 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
     faults: dict[str, str] = {}
     errors: dict[str, Exception] = {}
     without_quorum: list[str] = []
-    for address in addresses:
+    for address, described in describe_quorum_at(addresses, settings, errors):
+        if isinstance(described, str):
+            without_quorum.append(address)
+            faults[address] = described
+            continue
         try:
             with connected_broker(address, settings) as send:
-                session = _session(send, _quorum_at(address, send))
-                if session.has_controller:
-                    return read(session)
-            without_quorum.append(address)
-            faults[address] = str(session.quorum_fault)
+                return read(open_session(send, described))
         except StaleMetadataError as error:
             without_quorum.append(address)
             faults[address] = f"{error} (the broker at {address})"
         except FAILURES as error:
-            faults[address] = describe_error(error)
             errors[address] = error
     for address in without_quorum:
         try:
             with connected_broker(address, settings) as send:
-                return read(_session(send, faults[address]))
+                return read(open_session(send, faults[address]))
         except FAILURES as error:
-            faults[address] = describe_error(error)
             errors[address] = error
-    closed = [address for address, error in errors.items() if isinstance(error, KafkaConnectionError)]
+    faults |= {address: describe_error(error) for address, error in errors.items()}
+    closed = [address for address, error in errors.items() if isinstance(error, REFUSED_LOGINS)]
     refusals = {address: refusal for address in closed if (refusal := refusal_at(address, settings)) is not None}
     listed = "\n  ".join(f"{address}: {fault}" for address, fault in (faults | refusals).items())
     subject = "no broker accepted the connection" if faults.keys() == refusals.keys() else "no broker answered"
@@ -125,23 +133,33 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
     )
 
 
-def _quorum_at(address: str, send: TimedAsk) -> "Quorum | int | str":
-    try:
-        return _describe_quorum(send)
-    except UNSUPPORTED:
-        raise UsageError(
-            f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
-            "give --zookeeper HOST:PORT[,...][/chroot]"
-        ) from None
+def describe_quorum_at(
+    addresses: Sequence[str], settings: dict[str, str], errors: dict[str, Exception]
+) -> Iterator[tuple[str, Described]]:
+    """Yield addresses whose broker answers, and how it describes the quorum, in the order of `first_answers`.
+
+    Raise UsageError if the cluster keeps its metadata in ZooKeeper.
+    """
+
+    def describe(address: str) -> Described | type[UsageError]:
+        with connected_broker(address, settings) as send:
+            try:
+                return _describe_quorum(send)
+            except UNSUPPORTED:
+                return UsageError
+
+    for address, described in first_answers(addresses, describe, CONNECT_SECONDS + QUORUM_SECONDS, errors):
+        if isinstance(described, type):
+            raise described(
+                f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
+                "give --zookeeper HOST:PORT[,...][/chroot]"
+            )
+        yield address, described
 
 
-def open_session(send: TimedAsk) -> BrokerSession:
-    """Return a session on a connection to a broker."""
-    return _session(send, _describe_quorum(send))
-
-
-def _session(send: TimedAsk, described: "Quorum | int | str") -> BrokerSession:
-    """Return a session; `described` is the quorum, the error code of a refusal, or why there is no answer."""
+def open_session(send: TimedAsk, described: Described | None = None) -> BrokerSession:
+    """Return a session on a connection to a broker, which is asked for the quorum if `described` is None."""
+    described = _describe_quorum(send) if described is None else described
     if isinstance(described, Quorum):
         return BrokerSession(send=send, quorum=described, quorum_fault=None, has_controller=True)
     if isinstance(described, str):
@@ -157,9 +175,10 @@ def describe_quorum(session: BrokerSession) -> Quorum | None:
     return described if isinstance(described, Quorum) else None
 
 
-def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
+def _describe_quorum(send: TimedAsk) -> Described:
+    negotiate(send, CONNECT_SECONDS)
     try:
-        response = send(DescribeQuorumRequest(topics=[(METADATA_TOPIC, [(0,)])]), PROBE_SECONDS)
+        response = send(DescribeQuorumRequest(topics=[(METADATA_TOPIC, [(0,)])]), QUORUM_SECONDS)
     except UNSUPPORTED:
         raise
     except FAILURES as error:

@@ -45,7 +45,7 @@ from jobs.adapters.sources.interface import (
     ReadingEnd,
     Rows,
 )
-from jobs.core.errors import UsageError
+from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.option_places import BOOTSTRAP_SERVERS, place_of
 from schemas.broker_configs import AUTHORIZER, DEFAULT_ENTITY
 from schemas.enums import METADATA_TOPIC
@@ -60,7 +60,7 @@ QUORUM: Final = "DescribeQuorum"
 """The request that stands for the controller's znode in `quarantine`."""
 
 RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
-RATES_SECONDS: Final = 5.0
+RATES_SECONDS: Final = 3.0
 """Time limit for the throttle rates of all brokers; short, because a user waits for the result."""
 
 
@@ -70,6 +70,10 @@ CAUGHT_UP_SECONDS: Final = 15.0
 
 LOG_DIRS_SECONDS: Final = 30.0
 """Time limit for the log dirs of all brokers."""
+
+
+class NoQuorumError(UnreadableError):
+    """No broker has contact with the quorum's leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +91,25 @@ class KRaftSource:
         return "the brokers"
 
     def read_driver_metadata(self, small_partitions: int) -> DriverReading:
-        """Read brokers, quorum, requests and dynamic settings of all brokers."""
+        """Read brokers, quorum, requests and dynamic settings of all brokers.
+
+        Raise NoQuorumError if no broker has contact with the quorum's leader.
+        """
 
         def read(session: BrokerSession) -> DriverReading:
+            if not session.has_controller:
+                raise NoQuorumError(
+                    f"{session.quorum_fault}: the state that brokers report may be old, and no partition would be "
+                    "known; `surveyor doctor` examines the quorum"
+                )
             metadata = self._metadata(session, _running(session))
             is_small = has_at_most(session, small_partitions)
             return DriverReading(metadata=metadata, is_small=is_small, settings=_config_defaults(session))
 
-        return self._read(read)
+        try:
+            return self._read(read)
+        except NoQuorumError:  # an election of the quorum takes seconds
+            return self._read(read)
 
     def read_brokers(self) -> tuple[str | None, list[Broker]]:
         """Read the cluster's id and the registered brokers."""

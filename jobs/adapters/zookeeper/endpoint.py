@@ -59,7 +59,7 @@ def kazoo_options(config: Path | None) -> dict[str, Any]:
     if config is None:
         return {}
     settings = read_key_values(config, value_at(ZOOKEEPER_CONFIG, config), _KEYS)
-    protocol = settings.get("security.protocol", "PLAINTEXT")
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _USES_TLS:
         raise UsageError(
             f"{value_at(ZOOKEEPER_CONFIG, config)}: security.protocol is {protocol!r}; it is one of "

@@ -83,18 +83,18 @@ def refuse_known_other_cluster(settings: Settings, cluster_id: str | None) -> No
 
 @contextmanager
 def admin_of(settings: Settings, state: LiveCluster) -> Iterator[Admin]:
-    """Yield a connection to the Admin API of the cluster's live brokers.
+    """Yield a connection to the Admin API of the cluster's live brokers, of the controller if that answers.
 
     Raise LoginFailedError if brokers refuse the login or this client does not trust them, and AdminUnavailableError if
     none answers.
     """
     properties = read_properties(settings.conf.command_config)
     preferred_broker = state.controller_broker if state.controller_broker in state.live else None
+    controller_first = sorted(state.brokers, key=lambda row: row.broker_id != preferred_broker)
+    addresses = bootstrap(controller_first, properties, settings.conf.control_listener)
     with ExitStack() as stack:
         try:
-            admin = stack.enter_context(
-                connected_admin(bootstrap(state.brokers, properties), properties, preferred_broker)
-            )
+            admin = stack.enter_context(connected_admin(addresses, properties, preferred_broker))
         except AdminUnavailableError as error:
             raise login_failure_of(settings, state) or error from None
         yield admin
@@ -105,11 +105,11 @@ def login_failure_of(settings: Settings, state: LiveCluster) -> LoginFailedError
 
     Return None if a retry may succeed, or if the connection succeeds.
     """
-    file = settings.conf.command_config
+    file, listener = settings.conf.command_config, settings.conf.control_listener
     asked = [row for row in state.brokers if row.broker_id == state.controller_broker] or state.brokers
     for broker in asked[:MAX_BROKERS_ASKED]:
         try:
-            refusal = connection_refusal(broker, str(settings.conf.controller_id), Listener.of(file, None))
+            refusal = connection_refusal(broker, str(settings.conf.controller_id), Listener.of(file, listener))
         except UsageError as error:  # the file lacks what a login needs
             refusal = str(error)
         if refusal:

@@ -35,6 +35,7 @@ from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.torture.faults import pids_of, stopped
 from tests.jobs.torture.rounds import prepare, run_round
 from tests.jobs.torture.small_cluster import SCRIPT, SmallTortureCluster
 from tests.jobs.torture.traffic import Traffic as RoundTraffic
@@ -364,6 +365,34 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     assert float(seconds[1]) < 20
     assert eventually(cluster.brokers[1].is_registered)
     assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS))
+
+
+def test_stopped_brokers_hold_up_no_request_to_the_controller(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor
+) -> None:
+    """Two of three are stopped and still registered."""
+    controller = read_cluster(kafka.client).controller.broker_id
+    others = [broker for number, broker in cluster.brokers.items() if number != controller]
+    names = [f"only-{number}" for number in range(4)]
+    plans = [
+        store_plan(
+            surveyor.warehouse, kafka, [creation(name, 0, [controller], id_of(name))], [topic_creation(name, {}, None)]
+        )
+        for name in names
+    ]
+    began = time.monotonic()
+    with stopped(pids_of(*others)):
+        ran = [
+            surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--via", "admin", "--apply")
+            for plan in plans
+        ]
+        seconds = time.monotonic() - began
+        assert {broker.broker_id for broker in read_cluster(kafka.client).brokers} == {0, 1, 2}
+
+    assert [done.exit_code for done in ran] == [0] * len(plans), [done.output for done in ran]
+    assert all("mode admin" in done.output for done in ran)
+    assert seconds < 4 * len(plans)
+    assert all(kafka.state(name, 0).leader == controller for name in names)
 
 
 def test_a_round_in_small(cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, tmp_path: Path) -> None:

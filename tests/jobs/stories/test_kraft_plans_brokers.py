@@ -5,8 +5,10 @@
 
 import json
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -28,12 +30,16 @@ from schemas.rows import Key
 from tests.jobs.execution.killed.crash_runner import sampled_points
 from tests.jobs.support.kafka.planned_kafka import APPLY, RACKS, SLOW, KRaftKafka, committed, election, kraft_kafka
 from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.torture.faults import pids_of, stopped
 from tests.jobs.torture.kraft_rounds import SCRIPT, prepare, run_round
 from tests.jobs.torture.kraft_torture_cluster import SmallKRaftTortureCluster
 from tests.jobs.torture.metadata_log import read_log
 from tests.jobs.torture.traffic import Traffic
 
 pytestmark = pytest.mark.usefixtures("spark")
+
+MAX_STATUS_SECONDS = 9.0
+"""With a broker that hangs: its head start, and twice the limit of a connection to it."""
 
 
 @pytest.fixture(scope="module")
@@ -510,6 +516,24 @@ commit.request_changes = meeting
         kafka.cluster.nodes[leader].start()
         kafka.cluster.nodes[leader].wait_ready()
     assert eventually(lambda: kafka.replicas("quorum") == {0: [goal], 1: [goal]})
+
+
+def test_a_stopped_broker_holds_up_no_command(kafka: KRaftKafka, tmp_path: Path) -> None:
+    """It is the first address, and does not lead the quorum."""
+    leader = quorum_leader(kafka)
+    silent, other = (node for node in kafka.cluster.nodes if node != leader)
+    kafka.create({"copied": [[other]]})
+    kafka.plan("copied", "reassign", *kafka.targets(tmp_path, ("copied", 0, [leader])))
+    addresses = ",".join(kafka.cluster.nodes[node].address for node in (silent, other, leader))
+    surveyor = replace(kafka.surveyor, hosts=addresses)
+    began = time.monotonic()
+    with stopped(pids_of(kafka.cluster.nodes[silent])):
+        status = surveyor.json("status")
+        seconds = time.monotonic() - began
+        ran = surveyor("commit", "copied", *APPLY, "--wait")
+    assert (status["controller_id"], ran.code) == (leader, 0), ran
+    assert seconds < MAX_STATUS_SECONDS
+    assert kafka.replicas("copied") == {0: [leader]}
 
 
 def elect_uncleanly_killed(  # noqa: PLR0913, PLR0917 - where, what, and when

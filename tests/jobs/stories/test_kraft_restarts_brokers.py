@@ -3,6 +3,7 @@
 No acks=all producer fails, and a quorum remains.
 """
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.rolling_restarts import TOO_FEW, ImpatientTraffic, run_loop
 from tests.jobs.support.rows.input_files import reassignment_file
 
-UNSAFE = 23
+UNSAFE, UNREADABLE = 23, 22
+MAX_STATUS_SECONDS = 8.0
 _REPLICAS = ("topic", "partition", "replicas")
 
 
@@ -84,9 +86,27 @@ def test_controllers_that_are_no_brokers_restart_one_at_a_time(tmp_path: Path) -
         found = {row["check"]: row for row in surveyor("doctor", "--json").json["findings"]}
         assert (found["quorum"]["state"], found["brokers"]["state"]) == ("warning", "fine")
         assert f"not up to date: {leader} (" in found["quorum"]["found"]
+        refuse_without_quorum(cluster, surveyor, followers)
         cluster.controllers[leader].start()
         cluster.controllers[leader].wait_ready()
         assert eventually(are_safe)
+
+
+def refuse_without_quorum(cluster: SeparatedKRaftCluster, surveyor: Surveyor, followers: list[int]) -> None:
+    """Without a majority nothing that brokers report is known to be current: no snapshot, and a status in seconds."""
+    lost = cluster.controllers[followers[0]]
+    lost.kill()
+    try:
+        assert eventually(lambda: surveyor.json("status")["controller_id"] is None)  # the leader resigns after seconds
+        began = time.monotonic()
+        assert surveyor.json("status")["controller_id"] is None
+        assert time.monotonic() - began < MAX_STATUS_SECONDS
+        ran = surveyor("snapshot")
+    finally:
+        lost.start()
+        lost.wait_ready()
+    assert ran.code == UNREADABLE
+    assert "no contact with the quorum's leader" in ran.stderr
 
 
 def test_a_rolling_restart(cluster: EmbeddedKRaftCluster, surveyor: Surveyor, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_broker_without_such_an_endpoint(protocol: str, name: str | None, reason
     ("properties", "reason"),
     [
         ({"security_protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
-        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism is None"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism is GSSAPI by default: GSSAPI needs"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "EXTERNAL"}, "it is one of PLAIN, SCRAM-"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "GSSAPI needs sasl.kerberos.keytab"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "SASL needs sasl.username and"),

@@ -8,6 +8,7 @@ from jobs.adapters.brokers.fanout import NOT_UNDERSTOOD, Ask, ask_brokers
 from jobs.adapters.brokers.log_dirs import LOG_COLUMNS, log_dirs_of, read_log_dirs
 from jobs.adapters.embedded.processes import free_port
 from schemas.rows import Broker
+from tests.jobs.support.kafka.paged_brokers import PagedCluster
 from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.warehouse_rows import NOW
 
@@ -67,7 +68,9 @@ def test_question_that_fails_is_the_reason() -> None:
             raise ValueError
         return broker.broker_id
 
-    brokers = [broker_at(free_port(), broker_id) for broker_id in (1, 2)]
+    cluster = PagedCluster(topics=1, partitions=1, brokers=2)
+    cluster.start()
+    brokers = [broker_at(port, broker_id) for broker_id, port in enumerate(cluster.ports, start=1)]
     assert ask_brokers(brokers, {}, 5.0, question) == ({2: 2}, {1: "ValueError"})
 
 

@@ -194,6 +194,9 @@ def test_command_that_does_not_exist() -> None:
         provider_of({TOKEN_COMMAND: "/nowhere/token"}, "f").token()
 
 
+OAUTH = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
@@ -206,7 +209,7 @@ def test_command_that_does_not_exist() -> None:
     ],
 )
 def test_properties_that_name_no_source(values: dict[str, str], reason: str, tmp_path: Path) -> None:
-    config = write_properties(tmp_path / "client.properties", {"sasl.mechanism": "OAUTHBEARER", **values})
+    config = write_properties(tmp_path / "client.properties", {**OAUTH, **values})
 
     with pytest.raises(UsageError) as refused:
         read_properties(config)
@@ -216,7 +219,7 @@ def test_properties_that_name_no_source(values: dict[str, str], reason: str, tmp
 
 
 def test_a_command_that_all_users_may_change_is_not_run(tmp_path: Path) -> None:
-    lines = {"sasl.mechanism": "OAUTHBEARER", TOKEN_COMMAND: "true"}
+    lines = {**OAUTH, TOKEN_COMMAND: "true"}
     config = write_properties(tmp_path / "client.properties", lines)
     config.chmod(0o666)
 

@@ -82,7 +82,7 @@ def test_a_refusal_is_an_error_that_commands_report(
 
     monkeypatch.setattr(fresh_reads, "CONTACT_SECONDS", 0.0)
     monkeypatch.setattr(fresh_reads, "connected_broker", connected)
-    monkeypatch.setattr(fresh_reads, "open_session", lambda _: session(Answers(99)))
+    monkeypatch.setattr(fresh_reads, "open_session", lambda *_: session(Answers(99)))
     monkeypatch.setattr(fresh_reads, "read_from_broker", lambda *_: (None, []))
     endpoint = Endpoint("L", "PLAINTEXT", "kafka1", 9092)
     asked = Broker(broker_id=1, host="kafka1", port=9092, endpoints=[endpoint], understood=True)

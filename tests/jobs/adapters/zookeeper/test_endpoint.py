@@ -216,6 +216,7 @@ def test_by_tls_with_keystores(guarded: GuardedZooKeeper, configured: Configured
         (SASL | {"security.protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
         (SASL | {"sasl.mechanism": "PLAIN"}, "sasl.mechanism is 'PLAIN'; it is one of DIGEST-MD5, GSSAPI"),
         (SASL | {"sasl.mechanism": "GSSAPI"}, "GSSAPI needs sasl.kerberos.keytab and sasl.kerberos.principal"),
+        ({"security.protocol": "${PROTOCOL}"}, ", line 2: security.protocol has the placeholder ${PROTOCOL}, which"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "SASL needs sasl.username and sasl.password"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location: No such file or directory"),
         ({"security.protocol": "SSL", "ssl.ca.location": __file__}, "ssl.ca.location: not the PEM file it should be"),
@@ -301,7 +302,7 @@ def test_a_password_that_all_users_may_read_is_refused(chroot: str, configured: 
     endpoint = configured(chroot, SASL, mode=0o644)
     with pytest.raises(UsageError, match=f"chmod o= {endpoint.config}"), connected(endpoint):
         pass
-    with connected(configured(chroot, {"security.protocol": "PLAINTEXT"}, mode=0o644)):
+    with connected(configured(chroot, {"security.protocol": "plaintext"}, mode=0o644)):
         pass
 
 
