@@ -12,6 +12,8 @@ ROOT: Final = Path(__file__).parents[3]
 FAULT_LOGGERS: Final = {
     "admin/cancellation_requests.py",
     "admin/connections.py",
+    "admin/running_waves.py",
+    "ended_plans.py",
     "partition_cancellation.py",
 }
 """Services that log a fault, or let the lease do so."""

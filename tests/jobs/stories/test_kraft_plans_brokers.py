@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.brokers.admin_client import Admin, connected_admin
-from jobs.adapters.brokers.fanout import connected_broker
+from jobs.adapters.brokers.broker_client import connected_broker
 from jobs.adapters.cluster_connections.kraft import KRaftConnection
 from jobs.adapters.delta.warehouse_lease import WarehouseLease
 from jobs.adapters.kraft.session import open_session

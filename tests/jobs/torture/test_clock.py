@@ -34,6 +34,7 @@ SHOWN = {
     "jobs/console_output/metrics.py": "ages",
     "jobs/console_output/cluster_tables.py": "when `show ... --now` read ZooKeeper",
     "jobs/checks/cluster_status.py": "ages",
+    "jobs/show.py": "the moment of `show events --since`",
     "jobs/console_output/status.py": "ages",
     "jobs/console_output/stored_tables.py": "ages",
 }

@@ -186,6 +186,7 @@ def test_what_a_plan_is_warned_of_comes_first(small: Warehouse) -> None:
         "this plan is on snapshot 2, and the newest is 3",
         "1 partition keeps a replica on a broker that is not live",
         "1 partition goes offline",
+        "broker 2 is not live",
         "snapshot 2 is older than the commit",
     ]
 
