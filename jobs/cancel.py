@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import SurveyorError, UsageError
-from jobs.runtime.completion import plans
 from jobs.runtime.confirmation import approval
 from jobs.runtime.console import CommandResult
 from jobs.runtime.options import command, run_as_script
@@ -22,7 +21,7 @@ from jobs.runtime.settings import Settings
 def cancel(
     settings: Settings,
     *,
-    plan: Annotated[str | None, typer.Argument(help="Id or alias of the plan.", autocompletion=plans)] = None,
+    plan: Annotated[str | None, typer.Argument(help="Id or alias of the plan.")] = None,
     partitions: Annotated[
         str | None,
         typer.Option(

@@ -4,7 +4,6 @@ from typing import Annotated, Final
 
 import typer
 
-from jobs.runtime.completion import snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
@@ -53,8 +52,8 @@ def check(settings: Settings) -> CommandResult:
 def prove_migration(
     settings: Settings,
     *,
-    before: Annotated[int, typer.Argument(metavar="BEFORE", help="Snapshot from ZooKeeper.", autocompletion=snapshots)],
-    after: Annotated[int, typer.Argument(metavar="AFTER", help="Snapshot from KRaft.", autocompletion=snapshots)],
+    before: Annotated[int, typer.Argument(metavar="BEFORE", help="Snapshot from ZooKeeper.")],
+    after: Annotated[int, typer.Argument(metavar="AFTER", help="Snapshot from KRaft.")],
     rolled_back: Annotated[
         bool, typer.Option("--rolled-back", help="AFTER is from ZooKeeper, as the migration was rolled back.")
     ] = False,

@@ -9,8 +9,6 @@ import typer
 
 from jobs.core.errors import UsageError
 from jobs.plan_topics import assign, config, delete, expand
-from jobs.runtime.completion import brokers as known_brokers
-from jobs.runtime.completion import comma_separated, snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 Brokers = Annotated[
     str,
-    typer.Option(help="Comma-separated broker ids, planned together.", autocompletion=comma_separated(known_brokers)),
+    typer.Option(help="Comma-separated broker ids, planned together."),
 ]
 
 TOPICS_FILE: Final = "--topics-to-move-json-file"
@@ -209,21 +207,18 @@ class ReassignOptions:
         str | None,
         typer.Option(
             help="Comma-separated ids of the brokers that may hold the topics.",
-            autocompletion=comma_separated(known_brokers),
         ),
     ] = None
     add_brokers: Annotated[
         str | None,
         typer.Option(
             help="Comma-separated ids of brokers to fill with their even share; others receive nothing.",
-            autocompletion=comma_separated(known_brokers),
         ),
     ] = None
     remove_brokers: Annotated[
         str | None,
         typer.Option(
             help="Comma-separated ids of brokers to empty, live or not.",
-            autocompletion=comma_separated(known_brokers),
         ),
     ] = None
     replace: Annotated[
@@ -238,7 +233,7 @@ class ReassignOptions:
     ] = False
     to_snapshot: Annotated[
         int | None,
-        typer.Option(help="Restore the replicas of this snapshot.", autocompletion=snapshots),
+        typer.Option(help="Restore the replicas of this snapshot."),
     ] = None
     topics: Annotated[
         str | None,

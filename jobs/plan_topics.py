@@ -6,14 +6,11 @@ from typing import Annotated, Final
 import typer
 
 from jobs.core.errors import UsageError, raise_any
-from jobs.runtime.completion import brokers as known_brokers
-from jobs.runtime.completion import comma_separated
-from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.console import CommandResult
 from jobs.runtime.plan_options import PlanOptions, question, question_of_one_cluster
 from jobs.runtime.settings import Settings
 
-Topic = Annotated[str, typer.Option(help="Name of an existing topic.", autocompletion=known_topics)]
+Topic = Annotated[str, typer.Option(help="Name of an existing topic.")]
 AllowInternal = Annotated[
     bool,
     typer.Option("--allow-internal", help="Allow topics internal to Kafka or its tools."),
@@ -47,7 +44,6 @@ def assign(
         str | None,
         typer.Option(
             help="Brokers to use, in this order, as 0,1,2 [default: all].",
-            autocompletion=comma_separated(known_brokers),
         ),
     ] = None,
     start_index: Annotated[
@@ -182,9 +178,7 @@ def config(
 def delete(
     settings: Settings,
     *,
-    topics: Annotated[
-        str, typer.Option(help="Comma-separated topics, as T1,T2.", autocompletion=comma_separated(known_topics))
-    ],
+    topics: Annotated[str, typer.Option(help="Comma-separated topics, as T1,T2.")],
     allow_internal: AllowInternal = False,
     options: PlanOptions,
 ) -> CommandResult:

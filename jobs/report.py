@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import UsageError
-from jobs.runtime.completion import comma_separated, plans, snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import Fleet, Parallel
 from jobs.runtime.options import Throttle, check_throttle, command, run_as_script
@@ -25,18 +24,17 @@ def report(
     ] = None,
     plan: Annotated[
         str | None,
-        typer.Option(help="Id or alias of a plan to review [default: report on the cluster].", autocompletion=plans),
+        typer.Option(help="Id or alias of a plan to review [default: report on the cluster]."),
     ] = None,
     snapshot: Annotated[
         int | None,
-        typer.Option(help="Report the cluster as of this snapshot [default: the newest].", autocompletion=snapshots),
+        typer.Option(help="Report the cluster as of this snapshot [default: the newest]."),
     ] = None,
     migration: Annotated[
         str | None,
         typer.Option(
             metavar="BEFORE,AFTER",
             help="Two snapshots, as in `migration prove`: report what a migration to KRaft has lost or changed.",
-            autocompletion=comma_separated(snapshots),
         ),
     ] = None,
     rolled_back: Annotated[

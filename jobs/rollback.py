@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.completion import plans, snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.options import (
     DetailedExitcode,
@@ -29,12 +28,11 @@ from jobs.runtime.settings import Settings
 def rollback(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to roll back.", autocompletion=plans)],
+    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to roll back.")],
     to_snapshot: Annotated[
         int | None,
         typer.Option(
             help="Restore the replicas of this snapshot [default: the replicas before the plan].",
-            autocompletion=snapshots,
         ),
     ] = None,
     name: Name = None,

@@ -7,10 +7,6 @@ from typing import Annotated
 import typer
 
 from jobs.core.units import parse_since
-from jobs.runtime.completion import brokers as known_brokers
-from jobs.runtime.completion import plans as known_plans
-from jobs.runtime.completion import snapshots as known_snapshots
-from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import All, PlanId, Throttle, check_throttle, command
@@ -19,14 +15,14 @@ from schemas.enums import EventKind, ReplicaState
 
 AsOf = Annotated[
     int | None,
-    typer.Option("--as-of", help="Show this snapshot [default: the newest].", autocompletion=known_snapshots),
+    typer.Option("--as-of", help="Show this snapshot [default: the newest]."),
 ]
 UpTo = Annotated[
     int | None,
-    typer.Option("--as-of", help="Show up to this snapshot [default: the newest].", autocompletion=known_snapshots),
+    typer.Option("--as-of", help="Show up to this snapshot [default: the newest]."),
 ]
 Now = Annotated[bool, typer.Option("--now", help="Show the live cluster instead of a snapshot.")]
-Topic = Annotated[str | None, typer.Option(help="Show only this topic.", autocompletion=known_topics)]
+Topic = Annotated[str | None, typer.Option(help="Show only this topic.")]
 
 CLUSTER, HISTORY, PLANS = "Cluster", "History", "Plans and commits"
 
@@ -77,7 +73,7 @@ def partitions(
     topic: Topic = None,
     broker: Annotated[
         int | None,
-        typer.Option(min=0, help="Show only partitions with a replica on this broker.", autocompletion=known_brokers),
+        typer.Option(min=0, help="Show only partitions with a replica on this broker."),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Show only partitions without a live leader.")] = False,
     under_replicated: Annotated[
@@ -109,7 +105,7 @@ def replicas(
     topic: Topic = None,
     broker: Annotated[
         int | None,
-        typer.Option(min=0, help="Show only replicas on this broker.", autocompletion=known_brokers),
+        typer.Option(min=0, help="Show only replicas on this broker."),
     ] = None,
     state: Annotated[
         ReplicaState | None, typer.Option(case_sensitive=False, help="Show only replicas in this state.")
@@ -136,9 +132,7 @@ def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
 def sizes(
     settings: Settings,
     *,
-    topic: Annotated[
-        str | None, typer.Option(help="Show only this topic, by partition and broker.", autocompletion=known_topics)
-    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Show only this topic, by partition and broker.")] = None,
 ) -> None:
     """Show the bytes of each broker, or of a topic's replicas, as recorded by `surveyor sizes`."""
     from jobs.console_output.sizes import show_sizes
@@ -151,9 +145,7 @@ def sizes(
 def configs(
     settings: Settings,
     *,
-    broker: Annotated[
-        int | None, typer.Option(min=0, help="Show only the settings of this broker.", autocompletion=known_brokers)
-    ] = None,
+    broker: Annotated[int | None, typer.Option(min=0, help="Show only the settings of this broker.")] = None,
     differing: Annotated[
         bool,
         typer.Option(
@@ -217,7 +209,6 @@ def events(
         typer.Option(
             min=0,
             help="Show only events of this broker: registrations, log dirs, controllers, leaders and ISR members.",
-            autocompletion=known_brokers,
         ),
     ] = None,
     as_of: UpTo = None,
@@ -234,7 +225,7 @@ def events(
 def history(
     settings: Settings,
     *,
-    topic: Annotated[str, typer.Option(help="Name of the topic.", autocompletion=known_topics)],
+    topic: Annotated[str, typer.Option(help="Name of the topic.")],
     partition: Annotated[int | None, typer.Option(min=0, help="Show only this partition.")] = None,
     as_of: UpTo = None,
 ) -> None:
@@ -249,10 +240,10 @@ def history(
 def diff(
     settings: Settings,
     *,
-    before: Annotated[int, typer.Argument(metavar="A", help="Snapshot id.", autocompletion=known_snapshots)],
+    before: Annotated[int, typer.Argument(metavar="A", help="Snapshot id.")],
     after: Annotated[
         int,
-        typer.Argument(metavar="B", help="Snapshot id to compare with; may be older.", autocompletion=known_snapshots),
+        typer.Argument(metavar="B", help="Snapshot id to compare with; may be older."),
     ],
 ) -> None:
     """Show the differences between two snapshots."""
@@ -279,7 +270,7 @@ def plan(
     topic: Topic = None,
     broker: Annotated[
         int | None,
-        typer.Option(min=0, help="Show only changes that affect this broker.", autocompletion=known_brokers),
+        typer.Option(min=0, help="Show only changes that affect this broker."),
     ] = None,
     action: Annotated[str | None, typer.Option(help="Show only this action, such as elect or reassign.")] = None,
     throttle: Throttle = None,
@@ -314,9 +305,7 @@ def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> No
 def commits(
     settings: Settings,
     *,
-    plan: Annotated[
-        str | None, typer.Argument(help="Id or alias of a plan [default: all commits].", autocompletion=known_plans)
-    ] = None,
+    plan: Annotated[str | None, typer.Argument(help="Id or alias of a plan [default: all commits].")] = None,
     everything: All = False,
 ) -> None:
     """List the commit attempts of a plan by row; without a plan, all commits and cancellations."""

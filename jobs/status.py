@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.completion import snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import Fleet, Parallel
 from jobs.runtime.options import command, run_as_script
@@ -23,7 +22,6 @@ def status(
         typer.Option(
             "--as-of",
             help="Show this snapshot from the tables [default: the live cluster].",
-            autocompletion=snapshots,
         ),
     ] = None,
     fleet: Fleet = False,

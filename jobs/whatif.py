@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import UsageError
-from jobs.runtime.completion import brokers, comma_separated, snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import Fleet, Parallel
 from jobs.runtime.options import on_spark, run_as_script
@@ -30,7 +29,6 @@ def whatif(
             metavar="BROKERS",
             help="Brokers, as 3 or 3,4, to be restarted at once: exits with 0 if that is safe now, with 23 if it is "
             "not, with 22 if that is unknown.",
-            autocompletion=comma_separated(brokers),
         ),
     ] = None,
     margin: Annotated[
@@ -44,7 +42,6 @@ def whatif(
         int | None,
         typer.Option(
             help="Simulate on this snapshot [default: the newest; with --restart the live cluster].",
-            autocompletion=snapshots,
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many rows; --json has all.")] = 20,

@@ -25,7 +25,6 @@ from jobs.core.signals import end_unless_own_interrupt, exit_code, json_output, 
 from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
 from jobs.runtime.cli_enums import Output
-from jobs.runtime.completion import brokers, clusters, comma_separated, plans, snapshots
 from jobs.runtime.console import CommandResult, escape_unencodable, forget_warnings, log, warn
 from jobs.runtime.lazy_commands import HELP, LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
 from jobs.runtime.output import emit, write_json
@@ -34,7 +33,7 @@ from jobs.runtime.suggestions import full_commands_in_errors, typed_options
 
 Cluster = Annotated[
     str,
-    typer.Option(help="Name of the cluster in the tables and in the --conf file.", autocompletion=clusters),
+    typer.Option(help="Name of the cluster in the tables and in the --conf file."),
 ]
 ZooKeeper = Annotated[
     str | None,
@@ -89,7 +88,6 @@ AllowSilent = Annotated[
     typer.Option(
         metavar="BROKERS",
         help="Brokers, as 2,5, that need not answer before batch mode writes.",
-        autocompletion=comma_separated(brokers),
     ),
 ]
 AllowUnclean = Annotated[
@@ -109,10 +107,10 @@ Throttle = Annotated[
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
-PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.", autocompletion=plans)]
+PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.")]
 SnapshotId = Annotated[
     int | None,
-    typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].", autocompletion=snapshots),
+    typer.Option("--snapshot", help="Plan on this snapshot [default: the newest]."),
 ]
 Name = Annotated[
     str | None,

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,6 @@ from jobs.cli import COMMANDS, WITHOUT_SPARK, app
 from schemas.columns import TABLE_COLUMNS
 from tests.docs.command_checks import command_lines, fault
 from tests.docs.command_line import is_group, subcommands
-from tests.jobs.support.rows.plan_rows import plan_record
 
 SPARK: Final = ("pyspark", "py4j", "delta")
 HEAVY: Final = (*SPARK, "pyarrow", "pandas", "numpy", "deltalake", "kafka", "confluent_kafka", "kazoo", "kio", "rich")
@@ -236,50 +235,9 @@ def test_words_and_options_are_completed(words: str, completed: list[str]) -> No
     assert sorted(completed_by_bash(words)) == completed
 
 
-def completed_by_bash(words: str, **environment: str) -> list[str]:
+def completed_by_bash(words: str) -> list[str]:
     variables = {"_SURVEYOR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     program = [sys.executable, "-c", COMPLETED.format(heavy=SPARK)]
-    done = subprocess.run(program, env=os.environ | variables | environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(program, env=os.environ | variables, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return done.stdout.split()
-
-
-@pytest.fixture
-def named(folder: str) -> str:
-    """Two clusters, two topics, brokers 0, 10 and, gone, 11, and plans with names and without."""
-    warehouse, made = Warehouse(folder, "default"), datetime.now(UTC)
-    for number, names in enumerate([["repair", "tonight"], None, ["grow"]]):
-        warehouse.append("plans", [plan_record(f"{number}f", names=names, created_at=made + timedelta(seconds=number))])
-    warehouse.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
-    warehouse.append("brokers", [{"broker_id": broker, "host": f"kafka{broker}"} for broker in (0, 10)])
-    warehouse.append("imbalance", [{"snapshot_id": 1, "broker_id": broker} for broker in (0, 11)])
-    Warehouse(folder, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made, "versions": {}}])
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        ("surveyor commit ", ["grow", "1f", "repair", "tonight"]),
-        ("surveyor show plan to", ["tonight"]),
-        ("surveyor show partitions --topic o", ["orders"]),
-        ("surveyor status --cluster ", ["default", "east"]),
-        ("surveyor show partitions --broker 1", ["10", "11"]),
-        ("surveyor plan drain --brokers 10,", ["10,0", "10,11"]),
-        ("surveyor show diff ", ["1"]),
-        ("surveyor verify --cluster east ", []),
-        ("surveyor verify --warehouse /nowhere ", []),
-    ],
-)
-def test_names_of_the_tables_are_completed(named: str, words: str, completed: list[str]) -> None:
-    """Without Spark, and with nothing on stderr."""
-    assert completed_by_bash(words, SURVEYOR_WAREHOUSE=named) == completed
-
-
-def test_a_typed_conf_tells_where_names_are_completed_from(named: str, tmp_path: Path) -> None:
-    conf = tmp_path / "surveyor.toml"
-    conf.write_text(f'warehouse = "{named}"\n')
-
-    of_file = completed_by_bash(f"surveyor show plan --conf {conf} to", SURVEYOR_WAREHOUSE="/nowhere")
-
-    assert of_file == ["tonight"]
