@@ -140,7 +140,8 @@ def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 def _vanished(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Without topics or brokers no other rule finds anything due."""
-    if vanished := situation.vanished:
+    vanished = situation.vanished
+    if vanished and vanished.are_most:
         yield Suggestion(vanished.sentence, f"show topics --as-of {vanished.snapshot_id}")
     if not (situation.health.live or situation.health.gone):
         last = situation.warehouse_status.snapshot

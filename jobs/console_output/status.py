@@ -142,7 +142,8 @@ def _figures(status: ClusterStatus) -> Iterator[tuple[str, str]]:
         yield "gone", abbreviate(brokers)
     yield "partitions", f"{health.partitions} in {pluralise(health.topics, 'topic')}"
     if vanished := status.situation.vanished:
-        yield "topics gone", f"{len(vanished.topics)} of {vanished.of} since snapshot {vanished.snapshot_id}"
+        gone = f"{len(vanished.topics)} of {vanished.of} since snapshot {vanished.snapshot_id}"
+        yield "topics gone", f"{gone}: {abbreviate(vanished.topics)}"
     yield "offline", str(health.offline)
     yield "under-replicated", str(health.under_replicated)
     assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""

@@ -73,8 +73,11 @@ def since_snapshot(tables: PlanningTables, missing: Collection[int]) -> str:
         return refresh_hint(tables.snapshot)
     if joined := now.live.intersection(missing):
         return f"{with_age(tables.snapshot)}, and {broker_list(sorted(joined))} joined since: add --refresh"
-    absent = broker_list(sorted(missing))
-    return f"{with_age(tables.snapshot)}, and {absent} is not live now either ({now.medium}): start it first"
+    absent = f"{broker_list(sorted(missing))} {'is' if len(missing) == 1 else 'are'}"
+    return (
+        f"{with_age(tables.snapshot)}, and {absent} not live now either ({now.medium}): start what is down, or correct "
+        "the ids"
+    )
 
 
 def vanished_states(tables: SnapshotTables, stateless: DataFrame) -> DataFrame:

@@ -23,7 +23,7 @@ from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.snapshots import find_snapshot, later_commit, rows_as_of, table_as_of, unread_in
+from jobs.repositories.snapshots import find_snapshot, later_commit, rows_as_of, table_as_of, unread_in, with_age
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import run_on_fleet
@@ -71,15 +71,19 @@ def _lost_together(
     """Return the loss with the live brokers it consists of, and warnings; raise RefusedError if none is live."""
     if isinstance(loss, FailureScenario):
         return loss, []
-    racks = {row.broker_id: row.rack for row in rows_as_of(settings.warehouse, snapshot, Broker) if row.is_live}
-    requested = loss if isinstance(loss, list) else [broker for broker, rack in racks.items() if rack == loss]
+    known = racks_as_of(settings.warehouse, snapshot)
+    live = {row.broker_id for row in rows_as_of(settings.warehouse, snapshot, Broker) if row.is_live}
+    racks = {broker: known.rack_of.get(broker) for broker in sorted(live)}
+    rack = None if isinstance(loss, list) else known.name_of.get(loss, loss)
+    requested = loss if isinstance(loss, list) else [broker for broker in racks if racks[broker] == rack]
     lost = sorted(racks.keys() & set(requested))
     if not lost:
         known_racks = join_ids(sorted({rack for rack in racks.values() if rack is not None})) or "none"
         named = f"{RACK}{loss}" if isinstance(loss, str) else join_ids(loss)
         raise RefusedError(
             f"--lose {named}: no such broker is live in snapshot {snapshot.snapshot_id}; live are "
-            f"{join_ids(sorted(racks))}, racks are {known_racks}. `surveyor snapshot` takes a new snapshot"
+            f"{join_ids(sorted(racks))}, racks are {known_racks}. {with_age(snapshot)}: `surveyor snapshot` takes "
+            "a new one"
         )
     name = f"broker{'s' * (len(lost) > 1)} {'+'.join(map(str, lost))}" if isinstance(loss, list) else f"rack {loss}"
     gone = [broker for broker in requested if broker not in racks]

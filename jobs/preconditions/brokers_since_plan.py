@@ -23,8 +23,14 @@ class BrokersSincePlan:
     """Brokers that were drained after the plan was made."""
 
     def unsuitable(self, change: ChangeSummary) -> str | None:
-        """Return why the brokers no longer suit a change that adds replicas or elects a leader."""
-        added = [broker for broker in change.replicas_after if broker not in (change.replicas_before or ())]
+        """Return why the brokers no longer suit a change that adds replicas or elects a leader.
+
+        A topic or partition that does not exist yet is created all the same: in part it would be of no use, and its
+        replicas can be moved.
+        """
+        if change.replicas_before is None:
+            return None
+        added = [broker for broker in change.replicas_after if broker not in change.replicas_before]
         if added:
             for broker in change.replicas_after:
                 if broker in self.moved:

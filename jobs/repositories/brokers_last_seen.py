@@ -27,7 +27,7 @@ FACTS: Final = ("broker_id", "broker_epoch", "host", "port", "endpoints", "rack"
 BROKER_FAILED: Final = "BrokerFailed"
 """Kind of the event for the first snapshot in which a broker was missing."""
 
-RENAMED_WITHIN: Final = timedelta(days=30)
+RENAMED_WITHIN: Final = timedelta(days=7)
 """Time before a snapshot in which a new rack name of a broker shows that its rack was renamed: a roll takes days."""
 
 MAX_VERSIONS_READ: Final = 50
@@ -167,7 +167,10 @@ def _earlier_racks(warehouse: Warehouse, snapshot: Snapshot) -> list[dict[int, s
 
 
 def _renamed(rack: str, name: str) -> str:
-    return f"rack {rack} is now named {name}, by the snapshots of brokers that were restarted: both count as one rack"
+    return (
+        f"rack {rack} is now named {name}, by the snapshots of brokers that were restarted: both count as one rack for "
+        f"{RENAMED_WITHIN.days} days; if {name} is another rack, plan with --disable-rack-aware until then"
+    )
 
 
 def _moved(broker: int, before: str, after: str) -> str:

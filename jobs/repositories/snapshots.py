@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.filtered_reads import Filter, rows_where
 from jobs.adapters.delta.warehouse import R, Warehouse, decode_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
-from jobs.core.arrow_rows import as_rows
+from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
 from jobs.core.option_places import WAREHOUSE, place_of
 from jobs.core.units import format_age
@@ -182,7 +183,10 @@ def refresh_hint(snapshot: Snapshot) -> str:
 
 
 def later_commit(warehouse: Warehouse, snapshot: Snapshot, plan_id: str = "") -> str | None:
-    """Return a message if a plan was committed after a snapshot, other than `plan_id`; None if none was."""
+    """Return a message if a plan was committed after a snapshot, other than `plan_id`; None if none was.
+
+    Cycles of `surveyor control` do not count: it writes all the time, and a plan's preconditions show what concerns it.
+    """
     if not warehouse.has(CommitRecord.TABLE):
         return None
     written = ("outcome", "in", [Outcome.APPLIED.value, Outcome.UNKNOWN.value])
@@ -193,13 +197,19 @@ def later_commit(warehouse: Warehouse, snapshot: Snapshot, plan_id: str = "") ->
         written,
         columns=["plan_id", "topic", "committed_at"],
     )
-    changes = rows.filter(pc.is_valid(rows["topic"])).sort_by([("committed_at", "descending")])
-    if not changes.num_rows:
+    changes = rows.filter(pc.is_valid(rows["topic"]))
+    committed = dict(sorted(values_of(changes, "plan_id", "committed_at"), key=itemgetter(1)))
+    if not committed:
         return None
-    last = changes.slice(0, 1).to_pylist()[0]
+    known = warehouse.typed_rows(PlanRecord, ("plan_id", "in", sorted(committed)))
+    cycles = {row.plan_id for row in known if row.is_cycle}
+    plans = [plan for plan in committed if plan not in cycles]
+    if not plans:
+        return None
+    last = max(plans, key=committed.__getitem__)
     return (
-        f"snapshot {snapshot.snapshot_id} is older than the commit of plan {last['plan_id']} at "
-        f"{last['committed_at']:%Y-%m-%d %H:%M:%S} UTC"
+        f"snapshot {snapshot.snapshot_id} is older than the commit of plan {last} at "
+        f"{committed[last]:%Y-%m-%d %H:%M:%S} UTC"
     )
 
 

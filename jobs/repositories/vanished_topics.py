@@ -1,4 +1,4 @@
-"""Topics that an earlier snapshot has and the cluster has no longer, if they are most of its topics.
+"""Topics that an earlier snapshot has and the cluster has no longer.
 
 Topics are deleted one by one, or few at once. If most of them are gone, the address or its chroot may be wrong, or
 ZooKeeper may have lost its data; every figure of what is left then looks healthy. Topics that were queued for deletion
@@ -7,6 +7,7 @@ or that a plan has deleted are left out.
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
@@ -17,17 +18,26 @@ from schemas.enums import OperationKind, PlanStatus
 from schemas.rows import HIDDEN_TOPICS, PlanRecord, QuarantinedZnode, Row, Snapshot
 from schemas.text import abbreviate
 
+VANISHED_WITHIN: Final = timedelta(days=1)
+"""Time before the newest snapshot with topics in which the snapshot with most topics is compared: neither a further
+snapshot nor a new topic ends the fault."""
+
 _COMMITTED: Final = (PlanStatus.COMMITTING, PlanStatus.COMMITTED, PlanStatus.PARTIAL)
 
 
 @dataclass(frozen=True, slots=True)
 class VanishedTopics:
-    """Most topics of a snapshot, which are gone."""
+    """Topics of a snapshot that are gone."""
 
     snapshot_id: int
     of: int
     """The number of topics in the snapshot, without those that were to be deleted."""
     topics: list[str]
+
+    @property
+    def are_most(self) -> bool:
+        """Whether they are more than half, which is a fault; single topics are deleted every day."""
+        return 2 * len(self.topics) > self.of
 
     @property
     def sentence(self) -> str:
@@ -51,34 +61,37 @@ class VanishedTopics:
 def vanished_topics(
     warehouse: Warehouse, present: Collection[str], *, before: int | None = None
 ) -> VanishedTopics | None:
-    """Compare the topics that exist with the last snapshot, or the last one before another; None unless most are gone.
-
-    If no topic exists, the last snapshot with topics counts, so that the fault does not end with the next snapshot.
-    """
+    """Compare the topics that exist with the snapshots of a day, or those before another one; None if none is gone."""
     until = [] if before is None else [("snapshot_id", "<", before)]
-    taken = values_of(warehouse.read("snapshots", *until, columns=["snapshot_id", "topics"]), "snapshot_id", "topics")
-    ids = [snapshot_id for snapshot_id, topics in taken if present or topics != 0]
-    if not ids:
+    taken = warehouse.read("snapshots", *until, columns=["snapshot_id", "topics", "taken_at"])
+    rows = [row for row in values_of(taken, "taken_at", "topics", "snapshot_id") if row[1] != 0]
+    if not rows:
         return None
-    (last,) = warehouse.typed_rows(Snapshot, ("snapshot_id", "=", max(ids)))
+    since = max(taken_at for taken_at, *_ in rows) - VANISHED_WITHIN
+    _, _, snapshot_id = max((row for row in rows if row[0] >= since), key=lambda row: (row[1] or 0, row[2]))
+    (compared,) = warehouse.typed_rows(Snapshot, ("snapshot_id", "=", snapshot_id))
     try:
-        rows = table_as_of(warehouse, last, "topics", columns=["topic", "deletion_requested"])
+        stored = table_as_of(warehouse, compared, "topics", columns=["topic", "deletion_requested"])
     except UnreadableError:
         return None
-    known = {topic for topic, is_deleted in values_of(rows, "topic", "deletion_requested") if not is_deleted}
+    known = {topic for topic, is_deleted in values_of(stored, "topic", "deletion_requested") if not is_deleted}
     gone = known.difference(present)
     if gone:
         deleted = _deleted_by_plans(warehouse)
         known, gone = known - deleted, gone - deleted
-    return VanishedTopics(last.snapshot_id, len(known), sorted(gone)) if 2 * len(gone) > len(known) else None
+    return VanishedTopics(snapshot_id, len(known), sorted(gone)) if gone else None
 
 
 def vanished_by(warehouse: Warehouse, snapshot: Snapshot) -> VanishedTopics | None:
-    """Compare a snapshot with the one before it; None if a KRaft cluster may have further topics."""
+    """Compare a snapshot with the earlier ones; None unless most topics are gone.
+
+    None as well if a KRaft cluster may have further topics.
+    """
     if snapshot.quarantined and rows_as_of(warehouse, snapshot, QuarantinedZnode, ("path", "=", HIDDEN_TOPICS)):
         return None
     present = table_as_of(warehouse, snapshot, "topics", columns=["topic"])["topic"].to_pylist()
-    return vanished_topics(warehouse, {*present}, before=snapshot.snapshot_id)
+    vanished = vanished_topics(warehouse, {*present}, before=snapshot.snapshot_id)
+    return vanished if vanished and vanished.are_most else None
 
 
 def _deleted_by_plans(warehouse: Warehouse) -> set[str]:

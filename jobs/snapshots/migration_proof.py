@@ -14,7 +14,7 @@ from typing import Final
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import UsageError
-from jobs.repositories.controller_epochs import later_states_message
+from jobs.repositories.controller_epochs import epoch_regression_message, later_states_message
 from jobs.repositories.snapshots import PARTITION, rows_as_of, table_as_of
 from jobs.snapshots.diff import Difference, differences
 from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
@@ -97,11 +97,11 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_
     found = [*ids * (before.cluster_id != after.cluster_id), *found]
     unread = _unread_on_both_sides(warehouse, before, after)
     unknown = [*signs, *unread, *unknown_configs, *unknown_counts]
-    faults = [*_election_faults(warehouse, after)] if is_rolled_back else []
+    faults = [*_election_faults(warehouse, before, after)] if is_rolled_back else []
     return MigrationProof([*found, *configs, *counts], unknown, sorted(deleted), faults)
 
 
-def _election_faults(warehouse: Warehouse, after: Snapshot) -> Iterator[str]:
+def _election_faults(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> Iterator[str]:
     """Describe why no leader can be elected, of some partitions or of any (`PartitionStateMachine.doElectLeader`)."""
     if after.controller_id == NO_CONTROLLER:
         yield "no broker is the controller, and no leader can be elected: start the brokers, then: surveyor doctor"
@@ -113,6 +113,8 @@ def _election_faults(warehouse: Warehouse, after: Snapshot) -> Iterator[str]:
     if states.num_rows:
         rows = list(values_of(states, *PARTITION, "controller_epoch"))
         yield f"{later_states_message(epoch, rows)}: surveyor reconcile --apply"
+    elif set_back := epoch_regression_message(epoch, before.controller_epoch or 0):
+        yield f"{set_back}; a take-over with a later epoch repairs it: surveyor reconcile --apply"
 
 
 _MEDIUM: Final = {False: "ZooKeeper", True: "KRaft"}

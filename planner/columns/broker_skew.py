@@ -1,8 +1,9 @@
 """Brokers without a replica, and brokers whose part of the replicas, leaders or bytes is far from an even share.
 
 Kafka's controller moves no replicas, so nothing there corresponds to it. It shows that `plan reassign` would change
-much, without the optimiser; the thresholds are high, and few partitions are never far from even. Racks of different
-sizes allow no even share. So a broker must be far from the share of all brokers and from that of its rack.
+much, without the optimiser; the thresholds are high, and few partitions are never far from even. Racks with different
+numbers of brokers allow no even share of replicas and bytes. Then a broker must be far from the share of all brokers
+and from the share of its rack.
 """
 
 from collections import defaultdict
@@ -61,8 +62,9 @@ def skew_of(rows: PartitionArrays, rack_of: RackOf) -> list[Skew]:
     if (empty := {broker: 0 for broker, count in held.items() if not count}) and share >= EMPTY_SHARE:
         return [Skew(quantity=EMPTY, amounts=empty, share=share)]
     found = [far_from_even(REPLICAS, held, rack_of, FAR_COUNT)]
-    if far_from_even(LEADERS, preferred, rack_of, FAR_COUNT):
-        found.append(far_from_even(LEADERS, led, rack_of, FAR_COUNT))
+    anywhere = dict.fromkeys(rack_of)  # racks do not limit the leaders of a broker
+    if far_from_even(LEADERS, preferred, anywhere, FAR_COUNT):
+        found.append(far_from_even(LEADERS, led, anywhere, FAR_COUNT))
     return [skew for skew in found if skew is not None]
 
 
@@ -75,11 +77,13 @@ def far_from_even(quantity: str, amounts: Amounts, rack_of: RackOf, least_differ
     (None, 'too few to matter')
     >>> far_from_even(REPLICAS, {1: 90, 2: 30, 3: 30}, {1: "a", 2: "b", 3: "b"}, 10), "alone in its rack"
     (None, 'alone in its rack')
+    >>> far_from_even(REPLICAS, {1: 90, 2: 30, 3: 30}, {1: "a", 2: "b", 3: "c"}, 10)
+    Skew(quantity='replicas', amounts={1: 90, 3: 30}, share=50.0)
     """
     by_rack: dict[str | None, dict[int, int]] = defaultdict(dict)
     for broker, amount in amounts.items():
         by_rack[rack_of[broker]][broker] = amount
-    groups = [amounts, *by_rack.values()]
+    groups = [amounts, *(by_rack.values() if len({len(group) for group in by_rack.values()}) > 1 else ())]
     shares = {broker: [_mean(group) for group in groups if broker in group] for broker in amounts}
     if not any(_is_far(amounts[broker], of_broker, least_difference) for broker, of_broker in shares.items()):
         return None

@@ -10,8 +10,7 @@ from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan, broken_assumptions, brokers_since
 from jobs.preconditions.changes import Preconditions
-from jobs.repositories.brokers_last_seen import racks_of_snapshot
-from jobs.repositories.snapshots import last_snapshot, live_brokers_as_of
+from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of
 from schemas.plan import OPEN
 from schemas.rows import Broker, ChangeSummary, DrainedBroker, PlanRecord
 
@@ -21,13 +20,18 @@ COLUMNS: Final = list(ChangeSummary.__struct_fields__)
 def brokers_since_plan(warehouse: Warehouse, plan: PlanRecord, brokers: Collection[Broker]) -> BrokersSincePlan:
     """Return what has changed of the brokers since a plan; without its snapshot, no rack is known to have changed.
 
-    Nothing for a rollback: it was made for the brokers as they were then, and goes back whatever their racks are.
+    Racks are compared by the names that brokers register, also while some have the new name of a renamed rack. Nothing
+    is compared for a rollback: it was made for the brokers as they were then, and goes back whatever their racks are.
     """
     if "rollback_of" in plan.options:
         return UNCHANGED
-    racks, usable = racks_of_snapshot(warehouse, plan.snapshot_id)
+    try:
+        planned = live_brokers_as_of(warehouse, find_snapshot(warehouse, plan.snapshot_id))
+    except SurveyorError:
+        planned = []
+    racks = {row.broker_id: row.rack for row in planned if row.understood}
     drained = warehouse.typed_rows(DrainedBroker) if warehouse.has("drained") else []
-    return brokers_since(plan.plan_id, plan.created_at, {b: racks.get(b) for b in usable}, brokers, drained)
+    return brokers_since(plan.plan_id, plan.created_at, racks, brokers, drained)
 
 
 def assumptions_now(warehouse: Warehouse, plan: PlanRecord, brokers: Collection[Broker]) -> list[str]:

@@ -30,11 +30,11 @@ DRAINED_3 = "broker 3 was drained after the plan was made"
         (MOVED, replace(ELECTION, **MOVE, replicas_after=[2, 4]), RACK_2),
         (MOVED, replace(ELECTION, **MOVE, replicas_after=[1, 4]), None),
         (MOVED, replace(ELECTION, **MOVE, replicas_after=[2, 1]), None),
-        (MOVED, creation("new", 0, [1, 3], -1), RACK_3),
+        (MOVED, creation("new", 0, [1, 3], -1), None),
         (MOVED, ELECTION, None),
         (DRAINED, replace(ELECTION, **MOVE, replicas_after=[1, 3]), DRAINED_3),
         (DRAINED, replace(ELECTION, leader_after=3), DRAINED_3),
-        (DRAINED, creation("new", 0, [1, 3], -1), DRAINED_3),
+        (DRAINED, creation("new", 0, [1, 3], -1), None),
         (DRAINED, replace(ELECTION, leader_before=3), None),
         (DRAINED, replace(ELECTION, leader_before=3, leader_after=3), None),
         (DRAINED, ELECTION, None),
@@ -44,17 +44,21 @@ def test_changes_that_add_replicas_or_elect_leaders(since: BrokersSincePlan, cha
     assert since.unsuitable(change) == reason
 
 
-def test_dry_run_shows_racks_and_drains(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+def test_dry_run_shows_drains_and_creates_topics_as_a_whole(
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor
+) -> None:
+    """Broker 0 has lost its rack and broker 1 is drained: no leader is moved there, and the new topic is created."""
+    tree.add_topic("led", {0: [0, 1], 1: [0, 2]})
     cluster = Cluster(warehouse)
     cluster.brokers = [broker(0, 10, rack="a"), broker(1, 11), broker(2, 12)]
     cluster.snapshot()
-    new = [plan_rows.creation(f"new{number}", 0, [number]) for number in range(3)]
-    plan = plan_rows.store_plan(warehouse, tree, new, [plan_rows.topic_creation(f"new{n}") for n in range(3)])
+    changes = [plan_rows.election(tree, "led", 0, 1), plan_rows.election(tree, "led", 1, 2)]
+    new = [plan_rows.creation("new", 0, [0, 1]), plan_rows.creation("new", 1, [1, 2])]
+    plan = plan_rows.store_plan(warehouse, tree, [*changes, *new], [plan_rows.topic_creation("new")])
     since = datetime.now(UTC) + timedelta(seconds=1)
     warehouse.append("drained", [{"broker_id": 1, "mode": "admin", "plan_id": "5f", "since": since}])
 
-    shown = surveyor.commit(tree.hosts, plan.plan_id).stdout
+    shown = surveyor.commit(tree.hosts, plan.plan_id, "--all").stdout
 
-    assert "stale: new0-0: broker 0 is in rack none and was in rack a when the plan was made" in shown
-    assert "stale: new1-0: broker 1 was drained after the plan was made" in shown
-    assert "would be written: + new2-0" in shown
+    assert "stale: led-0: broker 1 was drained after the plan was made" in shown
+    assert [f"would be written: {text}" in shown for text in ("~ led-1", "+ new-0", "+ new-1")] == [True] * 3

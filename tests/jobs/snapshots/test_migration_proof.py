@@ -283,12 +283,17 @@ LATER_EPOCHS = (
     "{present}, and {count} a later controller epoch: {named}. No leader can be elected there; a take-over with a "
     "later epoch repairs it: surveyor reconcile --apply"
 )
+SET_BACK = (
+    "/controller_epoch is 6, earlier than controller epoch 7, the latest recorded one: brokers refuse the controller; "
+    "a take-over with a later epoch repairs it: surveyor reconcile --apply"
+)
 NO_ELECTION: list[tuple[list[Change], list[str], list[str]]] = [
     ([set_partition(controller_epoch=7)], [], []),
     ([set_partition(controller_epoch=12)],
      [LATER_EPOCHS.format(present="/controller_epoch is 7", count="1 partition has", named="orders-0 (12)")], []),
     ([set_count(controller_epoch=0), set_partition(controller_epoch=7)],
      [LATER_EPOCHS.format(present="/controller_epoch is missing", count="1 partition has", named="orders-0 (7)")], []),
+    ([set_count(controller_epoch=6), set_partition(controller_epoch=6)], [SET_BACK], []),
     ([set_count(controller_epoch=None)], [], ["the controller epoch in snapshot 2"]),
     ([set_count(controller_id=-1)],
      ["no broker is the controller, and no leader can be elected: start the brokers, then: surveyor doctor"], []),

@@ -21,7 +21,23 @@ CASES: Final[list[tuple[str, list[list[int]], int, int | None, dict[int, str | N
     ("replicas", [[1, 2], [1, 2], [1, 3]], 10, 1, THREE, [("replicas", [1, 3]), ("leaders", [1, 3])]),
     ("leaders that are not preferred", ROUND, 20, 1, THREE, []),
     ("leaders", [[1, 2], [1, 3], [1, 2], [2, 3], [3, 2], [1, 3]], 10, None, THREE, [("leaders", [1, 3])]),
-    ("one broker in a rack of its own", [[1, 2], [1, 3]], 30, None, {1: "a", 2: "b", 3: "b"}, []),
+    (
+        "a rack each",
+        [[1, 2], [1, 2], [1, 3]],
+        10,
+        1,
+        {1: "a", 2: "b", 3: "c"},
+        [("replicas", [1, 3]), ("leaders", [1, 3])],
+    ),
+    (
+        "the only broker of a rack holds a replica of each",
+        [[1, 2], [3, 1], [2, 1]],
+        30,
+        None,
+        {1: "a", 2: "b", 3: "b"},
+        [],
+    ),
+    ("it need not lead all", [[1, 2], [1, 3]], 30, None, {1: "a", 2: "b", 3: "b"}, [("leaders", [1, 3])]),
     ("one broker of a rack", [[1, 2]], 30, None, {1: "a", 2: "b", 3: "b", 4: "a"}, [("empty", [3, 4])]),
 ]
 
