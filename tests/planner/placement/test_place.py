@@ -176,11 +176,12 @@ def _broken(case: Case, placement: Placement) -> list[str]:
     flags = (case.brokers.target, case.brokers.emptied)
     target, emptied = (set(case.brokers.ids[flag].tolist()) for flag in flags)
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
-    gone = {rack for rack in rack_of.values() if rack} - {rack_of[broker] for broker in rack_of.keys() - emptied}
     before = _lists(replace(placement, replicas=case.partitions.replicas))
     for row, (earlier, becomes) in enumerate(zip(before, _lists(placement), strict=True)):
         free = case.partitions.movable[row] and not is_held(case, row)
         factor = case.question.replication_factor or len(earlier)
+        kept = {rack_of[broker] for broker in target | (set(earlier) - emptied)} | {None}
+        given_up = {rack_of[broker] for broker in earlier} - kept  # only brokers that may take nothing are left there
         racks = [len({rack_of[broker] for broker in some} - {None}) for some in (earlier, becomes)]
         rules = {
             "replicas are distinct": len(set(becomes)) == len(becomes),
@@ -188,7 +189,7 @@ def _broken(case: Case, placement: Placement) -> list[str]:
             "as many replicas as asked for": not free or len(becomes) == factor,
             "nothing goes to a broker that may not take it": set(becomes) - set(earlier) <= target,
             "an emptied broker is empty": not free or not set(becomes) & emptied,
-            "no rack is lost": racks[1] >= min(racks[0] - len({rack_of[b] for b in earlier} & gone), len(becomes)),
+            "no rack is lost": racks[1] >= min(racks[0] - len(given_up), len(becomes)),
             "a new replication factor keeps the preferred leader, unless it lags": case.question.replication_factor
             is None
             or earlier[0] not in target & in_sync(case, row)
