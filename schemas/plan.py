@@ -29,6 +29,8 @@ class Transition(Enum):
     """A commit has ended, and every change is applied."""
     INTERRUPT = PlanStatus.PARTIAL, _COMMITTABLE
     """A commit has ended, and some change is not applied, or a request still runs."""
+    FIND_STALE = PlanStatus.PLANNED, OPEN
+    """A commit has ended, and every change that it judged is stale: no commit of the plan has applied anything."""
     FIND_COMPLETE = PlanStatus.COMMITTED, frozenset({PlanStatus.PARTIAL})
     """No commit runs, and the cluster shows every change."""
     OVERTAKE = PlanStatus.CANCELLED, frozenset({PlanStatus.PARTIAL})

@@ -4,6 +4,7 @@ A rule gives a code and details; the reason of a row is the sentence of that cod
 its details in braces; `:ids` marks a list of broker ids. `planner.columns.sentences` fills them in on Spark.
 """
 
+import re
 from collections.abc import Iterator
 from string import Formatter
 from typing import Any, Final
@@ -38,6 +39,15 @@ class Sentence:
         for name in self._lists:
             details[name] = ", ".join(map(str, details[name]))
         return self._plain.format(**details)
+
+    def matches(self, text: str) -> bool:
+        """Return whether a text is the sentence with some details.
+
+        >>> Sentence("{topic} has {count} partitions").matches("a.b has 2 partitions")
+        True
+        """
+        pattern = (re.escape(before) + ".*" * (name is not None) for before, name, _ in self.parts())
+        return re.fullmatch("".join(pattern), text, re.DOTALL) is not None
 
 
 # subjects of events and of failure scenarios

@@ -505,6 +505,7 @@ class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
     isr_after: Brokers
     requires_live: Brokers
     requires_dead: Brokers
+    topic_version: int | None
     reason: str
 
     @property
@@ -531,7 +532,6 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
     leader_recovery_state_before: int | None = None
     leader_recovery_state_after: int | None = None
     state_version: int | None
-    topic_version: int | None
     topic_id: str | None = None
     is_new: bool
     leader_and_isr_to: Brokers

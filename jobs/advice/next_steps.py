@@ -100,7 +100,7 @@ class ClusterSituation:
 
     @property
     def uncommitted(self) -> list[PlanRecord]:
-        """Plans on the newest snapshot that no commit has begun with, the newest last."""
+        """Plans that a commit would accept, and of which none has applied anything, the newest last."""
         return [plan for plan in self.warehouse_status.plans if not _is_begun(plan) and _is_committable(self, plan)]
 
     @property
@@ -329,15 +329,25 @@ class UncommittedPlan:
 
 
 def uncommitted_plans(situation: ClusterSituation) -> list[UncommittedPlan]:
-    """Return the plans on the newest snapshot that no commit has begun with, the newest first."""
+    """Return the plans that a commit would accept, and of which none has applied anything, the newest first."""
     plans = []
     for plan in reversed(situation.uncommitted):
         name = quote((plan.all_names or [plan.plan_id])[0])
         size = plan_size(plan.changes, situation.warehouse_status.operations[plan.plan_id])
-        text = _plan_text(situation, plan, f"not committed: {size}")
+        text = _plan_text(situation, plan, f"not committed: {size}{_old_snapshot(situation, plan)}")
         discard = None if situation.health.migration else Suggestion("discard it", f"cancel {name} --apply")
         plans.append(UncommittedPlan(plan.plan_id, Suggestion(text, f"show plan {name}"), discard))
     return plans
+
+
+def _old_snapshot(situation: ClusterSituation, plan: PlanRecord) -> str:
+    """Return the snapshot of a plan and its age if there is a newer one."""
+    newest = situation.warehouse_status.snapshot
+    if newest is None or plan.snapshot_id >= newest.snapshot_id:
+        return ""
+    taken_at = situation.warehouse_status.taken.get(plan.snapshot_id)
+    age = "" if taken_at is None else f", {format_age(taken_at, situation.now)} old"
+    return f", on snapshot {plan.snapshot_id}{age}"
 
 
 def _plan_text(situation: ClusterSituation, plan: PlanRecord, status: str) -> str:
@@ -406,13 +416,8 @@ def _is_begun(plan: PlanRecord) -> bool:
 
 
 def _is_committable(situation: ClusterSituation, plan: PlanRecord) -> bool:
-    newest = situation.warehouse_status.snapshot
-    on_newest = newest is not None and plan.snapshot_id == newest.snapshot_id
-    return (
-        bool(plan.changes or situation.warehouse_status.operations[plan.plan_id])
-        and on_newest
-        and situation.is_fresh(plan)
-    )
+    size = plan.changes or situation.warehouse_status.operations[plan.plan_id]
+    return bool(size) and situation.is_fresh(plan)
 
 
 def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:

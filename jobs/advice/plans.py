@@ -5,18 +5,20 @@ if nothing is left to do.
 """
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from jobs.core.masking import HIDDEN
+from jobs.preconditions.changes import creates
 from jobs.repositories.actor import this_actor
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas import reasons
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.lease_holder import LeaseHolder
-from schemas.plan import CLOSED, Plan
-from schemas.rows import Broker, PlanRecord
+from schemas.plan import CLOSED, Plan, RowOutcome
+from schemas.rows import Broker, Change, PlanRecord
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse
@@ -59,17 +61,44 @@ def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[Suggestio
     return [same_step(settings, "apply", "commit", name, "--apply", exclude=RECONCILE_ONLY_OPTIONS)] if due else []
 
 
-def after_stale(settings: Settings, plan: PlanRecord, name: str) -> list[Suggestion]:
-    """Suggest to make a plan again whose changes are all stale, and to discard it."""
+def after_stale(settings: Settings, plan: PlanRecord, name: str, stale: Iterable[RowOutcome]) -> list[Suggestion]:
+    """Suggest to discard a plan whose changes are all stale, after making it again unless that could do harm."""
+    is_planned = plan.status == PlanStatus.PLANNED
+    discard = [suggestion(settings, "discard it", "cancel", name, "--apply")] if is_planned else []
+    again = None if any(map(_rules_out_same_plan, stale)) else _plan_again(settings, plan)
+    return [*discard, suggestion(settings, "see what is due now", "status")] if again is None else [again, *discard]
+
+
+def _rules_out_same_plan(stale: RowOutcome) -> bool:
+    """Return whether planning the same again would empty a broker that has returned, delete a topic that was created
+    since, or be refused because the topic or partition exists.
+
+    Without a topic's former version, it is not known whether the partitions to be added exist.
+    """
+    change = stale.change
+    versions = (reasons.OTHER_VERSION,) if isinstance(change, Change) and creates(change) else ()
+    return any(sentence.matches(stale.message) for sentence in (*_RULES_OUT_SAME_PLAN, *versions))
+
+
+_RULES_OUT_SAME_PLAN: Final = (
+    reasons.BROKER_BACK,
+    reasons.NOT_THE_TOPIC_TO_DELETE,
+    reasons.OTHER_TOPIC_EXISTS,
+    reasons.PARTITION_EXISTS,
+    reasons.PARTITIONS_DIFFER,
+    reasons.CONFIG_DIFFERS,
+)
+
+
+def _plan_again(settings: Settings, plan: PlanRecord) -> Suggestion | None:
+    """Return the command that makes a plan again; None if it is not known."""
     words = shlex.split(plan.command or "")[1:]
     if words[:1] != ["plan"] or HIDDEN in str(plan.command):
-        return []
+        return None
     for option, values in (("--name", 1), ("--snapshot", 1), ("--replace-name", 0), ("--refresh", 0)):
         if option in words:
             del words[words.index(option) : words.index(option) + 1 + values]
-    again = suggestion(settings, "plan again on a new snapshot", *words, "--refresh")
-    discard = suggestion(settings, "discard it", "cancel", name, "--apply")
-    return [again, discard] if plan.status == PlanStatus.PLANNED else [again]
+    return suggestion(settings, "plan again on a new snapshot", *words, "--refresh")
 
 
 def list_all_command(settings: Settings, name: str) -> str:

@@ -197,10 +197,9 @@ def _is_being_committed(reader: ClusterReader, plan: Plan) -> bool:
 
 
 def _was_requested(warehouse: Warehouse, plan: Plan) -> bool:
-    """Return whether a commit has ever requested a reassignment of the plan."""
-    return any(
-        row.action == Action.REASSIGN for row in warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
-    )
+    """Return whether a commit has ever requested a reassignment of the plan, or may have."""
+    rows = warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
+    return any(row.action == Action.REASSIGN and row.outcome != Outcome.STALE for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,10 +439,11 @@ def _cancel_stored(
     outcomes = cancel_running(
         settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies, report=report
     )
+    was_planned = stored_plan.row.status == PlanStatus.PLANNED
     stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
     with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
-    return _report(settings, stored_plan, cancellation, outcomes)
+    return _report(settings, stored_plan, cancellation, outcomes, is_discarded=was_planned and not outcomes)
 
 
 def _refuse(plan: Plan, cancellation: CancellationPlan) -> None:
@@ -459,15 +459,18 @@ def _has_work(plan: Plan, cancellation: CancellationPlan) -> bool:
 
 
 def _report(
-    settings: Settings, plan: Plan, cancellation: CancellationPlan, outcomes: Sequence[RowOutcome]
+    settings: Settings,
+    plan: Plan,
+    cancellation: CancellationPlan,
+    outcomes: Sequence[RowOutcome],
+    *,
+    is_discarded: bool,
 ) -> CommandResult:
     result = cancellation_json(plan, cancellation, outcomes)
     failed = [outcome for outcome in outcomes if outcome.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     failures = unapplied_lines(outcomes)
-    title = (
-        f"plan {plan.title}: {plan.row.status}; {result['cancelled_now']} cancelled now, "
-        f"{counts_in_words(cancellation)}"
-    )
+    done = "discarded, no commit applied anything of it" if is_discarded else f"{result['cancelled_now']} cancelled now"
+    title = f"plan {plan.title}: {plan.row.status}; {done}, {counts_in_words(cancellation)}"
     is_unfinished = bool(failed or cancellation.safe or cancellation.of(ReassignmentStatus.OUT_OF_ORDER))
     steps = _steps(settings, plan, cancellation, again=is_unfinished)
     return CommandResult(

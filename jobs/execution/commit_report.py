@@ -89,7 +89,7 @@ def report_dry(
     ]
     steps = after_dry_run(settings, plan.called, due=bool(preflight.pending))
     if not steps and result[Outcome.STALE.value]:
-        steps = after_stale(settings, plan.row, plan.called)
+        steps = after_stale(settings, plan.row, plan.called, preflight.already_decided)
     note = "dry run: nothing was written; --apply writes"
     all_warnings = [*warned, *deletion_warnings(deletions), *apply_warnings]
     return CommandResult(
@@ -245,7 +245,8 @@ def report_applied(
     committed = plan_result(settings, plan, commit_log, detailed=detailed)
     steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
     if committed.exit_code == ExitCode.STALE and not commit_log.of(Outcome.APPLIED):
-        steps = [*steps, *after_stale(settings, plan.row, plan.called)]
+        more = after_stale(settings, plan.row, plan.called, commit_log.outcomes)
+        steps = [*steps, *(step for step in more if step not in steps)]
     code = ExitCode(committed.exit_code)
     if is_interrupted():
         report(events.CommitInterrupted(committed.result["applied_now"], len(commit_log.of(Outcome.SKIPPED))))

@@ -52,7 +52,7 @@ def close_ended_plans(settings: Settings, cluster: ClusterConnection) -> None:
             with cluster.reading() as reader:
                 reader.sync()
                 if reader.read_cluster().cluster_id == row.cluster_id:
-                    current, operations = reader.read_current(plan.changes), reader.read_operations(plan.tasks)
+                    current, operations = reader.read_current(plan.changes), reader.read_operations(plan.operations)
                     close_ended(settings.warehouse, reader, plan, current, operations)
     except (SurveyorError, OSError) as error:
         log(f"surveyor: could not find out which partial plans have ended: {error}", logging.WARNING)

@@ -117,7 +117,7 @@ ENDS_REASSIGNMENT: Final = frozenset({Action.NARROW_TO_TARGET, Action.END_REASSI
 """Steps that the deletion of a topic waits for."""
 
 
-def required_by_others(changes: Sequence[Change]) -> tuple[BrokersByChange, BrokersByChange]:
+def required_by_others(changes: Sequence[ChangeSummary]) -> tuple[BrokersByChange, BrokersByChange]:
     """Return the brokers that must be live and those that must be dead for a change because of others.
 
     A topic, or the partitions added to it, are created as a whole or not at all. A partition is not moved to where its
@@ -126,7 +126,9 @@ def required_by_others(changes: Sequence[Change]) -> tuple[BrokersByChange, Brok
     return _required(changes, attrgetter("requires_live")), _required(changes, attrgetter("requires_dead"))
 
 
-def _required(changes: Sequence[Change], brokers_of: Callable[[Change], Sequence[int]]) -> BrokersByChange:
+def _required(
+    changes: Sequence[ChangeSummary], brokers_of: Callable[[ChangeSummary], Sequence[int]]
+) -> BrokersByChange:
     """Return the brokers that others require, without those that the change requires itself."""
     created: dict[str, set[int]] = defaultdict(set)
     later: dict[Key, set[int]] = defaultdict(set)
@@ -134,7 +136,7 @@ def _required(changes: Sequence[Change], brokers_of: Callable[[Change], Sequence
     for change in filter(creates, changes):
         created[change.topic].update(brokers_of(change))
     for change in sorted(changes, key=attrgetter("wave"), reverse=True):
-        others = created[change.topic] if creates(change) else later[change.key]
+        others = created[change.topic] if creates(change) else later[change.topic, change.partition]
         if more := others.difference(brokers_of(change)):
             required[change.place] = sorted(more)
         others.update(brokers_of(change))
@@ -181,13 +183,13 @@ def is_other_creation(change: Change, topic: CurrentTopic) -> bool:
     return assignment is None or assignment.replicas != change.replicas_after
 
 
-def adds_partition(change: Change) -> bool:
+def adds_partition(change: ChangeSummary) -> bool:
     """Return whether a change creates a partition that its existing topic does not assign yet."""
     new = change.action == Action.CREATE and change.topic_version != NO_VERSION
     return bool(new and change.replicas_before is None)
 
 
-def creates(change: Change) -> bool:
+def creates(change: ChangeSummary) -> bool:
     """Return whether a change creates a partition, with its topic or in addition to the topic's partitions."""
     return change.topic_version == NO_VERSION or adds_partition(change)
 

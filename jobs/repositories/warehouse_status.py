@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import StoreError, Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
@@ -36,6 +37,8 @@ class WarehouseStatus:
     """The newest complete one."""
     plans: list[PlanRecord] = field(default_factory=list)
     """OPEN plans, the newest last, without cycles of `surveyor control`, because the next cycle decides again."""
+    taken: Mapping[int, datetime] = field(default_factory=dict)
+    """When their snapshots were taken, by snapshot id."""
     operations: Counter[str] = field(default_factory=Counter)
     """The number of operations of each."""
     electing: frozenset[str] = frozenset()
@@ -66,6 +69,7 @@ def read_warehouse_status(warehouse: Warehouse) -> WarehouseStatus:
     return WarehouseStatus(
         snapshot=snapshot,
         plans=sorted(plans, key=attrgetter("created_at")),
+        taken=_taken(warehouse, ("snapshot_id", "in", sorted({plan.snapshot_id for plan in plans}))) if plans else {},
         operations=_operations(warehouse, plans),
         electing=_electing(warehouse, plans),
         drained=drained,
@@ -127,10 +131,13 @@ def missing_since(warehouse: Warehouse, snapshot: Snapshot, brokers: Collection[
         return {}
     last_seen = brokers_last_seen(warehouse, snapshot)
     last = {broker: last_seen[broker].snapshot_id if broker in last_seen else 0 for broker in absent}
-    until = ("snapshot_id", "<=", snapshot.snapshot_id)
-    snapshots = warehouse.read("snapshots", until, columns=["snapshot_id", "taken_at"])
-    taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
+    taken = _taken(warehouse, ("snapshot_id", "<=", snapshot.snapshot_id))
     return {broker: taken[min(number for number in taken if number > last_id)] for broker, last_id in last.items()}
+
+
+def _taken(warehouse: Warehouse, of_snapshots: Filter) -> dict[int, datetime]:
+    snapshots = warehouse.read("snapshots", of_snapshots, columns=["snapshot_id", "taken_at"])
+    return dict(values_of(snapshots, "snapshot_id", "taken_at"))
 
 
 def known_min_isr_of(warehouse: Warehouse, snapshot: Snapshot | None) -> int | None:

@@ -1,18 +1,21 @@
 """What a stored plan assumed of brokers, compared with the brokers as they are now."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.core.arrow_rows import as_rows
+from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan, broken_assumptions, brokers_since
-from jobs.preconditions.changes import Preconditions
+from jobs.preconditions.changes import Preconditions, required_by_others
+from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of
+from schemas.enums import Outcome
 from schemas.plan import OPEN
-from schemas.rows import Broker, ChangeSummary, DrainedBroker, PlanRecord
+from schemas.rows import Broker, ChangeSummary, DrainedBroker, Key, Place, PlanRecord
 
 COLUMNS: Final = list(ChangeSummary.__struct_fields__)
 
@@ -43,11 +46,29 @@ def assumptions_now(warehouse: Warehouse, plan: PlanRecord, brokers: Collection[
         live, since = {row.broker_id for row in brokers}, brokers_since_plan(warehouse, plan, brokers)
         if live == {row.broker_id for row in plan.brokers} and not since.moved and not since.drained:
             return []
+        outcome = ("outcome", "=", Outcome.APPLIED.value)
+        records = warehouse.read("commits", ("plan_id", "=", plan.plan_id), outcome, columns=CHANGE_COLUMNS)
+        applied = {*values_of(records, *CHANGE_COLUMNS)}
         rows = as_rows(warehouse.read("changes", ("plan_id", "=", plan.plan_id), columns=COLUMNS))
     except (SurveyorError, OSError) as error:
         return [f"its assumptions are not compared with the cluster: {error}"]
-    preconditions = Preconditions(live, deleting=(), since=since)
-    return broken_assumptions([preconditions.broken(row) for row in msgspec.convert(rows, list[ChangeSummary])])
+    changes = msgspec.convert(rows, list[ChangeSummary])
+    preconditions = Preconditions(live, (), (), *required_by_others(changes), since)
+    return broken_assumptions(_broken(changes, preconditions, applied))
+
+
+def _broken(
+    changes: Sequence[ChangeSummary], preconditions: Preconditions, applied: Collection[Place]
+) -> list[str | None]:
+    """Return what is broken of each change; an applied one assumes nothing, and a later wave assumes the earlier."""
+    reasons: list[str | None] = []
+    by_key: dict[Key, str | None] = {}
+    for change in sorted(changes, key=attrgetter("wave")):
+        key = change.topic, change.partition
+        reason = None if change.place in applied else preconditions.broken(change) or by_key.get(key)
+        by_key[key] = reason
+        reasons.append(reason)
+    return reasons
 
 
 def assumptions_in_newest_snapshot(warehouse: Warehouse, plan: PlanRecord) -> list[str]:

@@ -5,17 +5,18 @@ cluster, not the log, to determine what was done.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
@@ -53,6 +54,8 @@ class CommitLog:
     unanswered: bool = False
     """Whether none of the notified brokers accepted what was written."""
     _attempt: int | None = None
+    _has_drained: bool = False
+    """Whether this attempt has marked brokers as drained."""
 
     @property
     def attempt(self) -> int:
@@ -73,7 +76,7 @@ class CommitLog:
         self.refuse_closed()
         self.intents_written = True
         self._rows.append_intents(changes)
-        add(self.warehouse, self.plan.row, self.controller_epoch, self.broker_epochs)
+        self._has_drained = add(self.warehouse, self.plan.row, self.controller_epoch, self.broker_epochs)
         apply_transition(self.warehouse, self.plan.plan_id, Transition.BEGIN)
 
     def refuse_closed(self) -> None:
@@ -136,7 +139,12 @@ class CommitLog:
         if not (self.intents_written or self.outcomes or drains):
             return
         self._rows.append(self.outcomes)
-        apply_transition(self.warehouse, self.plan.plan_id, Transition.INTERRUPT if self.unfinished else transition)
+        if transition is Transition.FIND_STALE:
+            is_begun = self._has_drained or has_begun(self.warehouse, self.plan.plan_id)
+            transition = Transition.INTERRUPT if is_begun else transition
+        elif self.unfinished:
+            transition = Transition.INTERRUPT
+        apply_transition(self.warehouse, self.plan.plan_id, transition)
 
     def _drained(self) -> bool:
         """Mark or unmark drained brokers; return whether the plan is a drain or an undrain."""
@@ -179,6 +187,10 @@ def _recorded(rows: Sequence[CommitRecord]) -> str:
     return f" by {last.who}{run} at {last.committed_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
+_NOTHING_DONE: Final = frozenset({Outcome.STALE.value, Outcome.SKIPPED.value})
+"""Outcomes of changes that were not requested, even if there is an intent."""
+
+
 def requested_changes(warehouse: Warehouse, plan_id: str) -> set[tuple[int, str, int]]:
     """Return wave, topic and partition of changes that commits of a plan requested, or may have before a crash.
 
@@ -188,12 +200,21 @@ def requested_changes(warehouse: Warehouse, plan_id: str) -> set[tuple[int, str,
     for row in warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan_id)):
         if row.change is not None:
             outcomes.setdefault((row.attempt, row.change), set()).add(row.outcome)
-    never = {Outcome.STALE.value, Outcome.SKIPPED.value}
     return {
         change
         for (_, change), recorded in outcomes.items()
-        if Outcome.PENDING.value in recorded and not recorded & never
+        if Outcome.PENDING.value in recorded and not recorded & _NOTHING_DONE
     }
+
+
+def has_begun(warehouse: Warehouse, plan_id: str) -> bool:
+    """Return whether a commit of a plan has done more, or may have before a crash, than find changes stale."""
+    rows = warehouse.read("commits", ("plan_id", "=", plan_id), columns=[*_KEY, "outcome"])
+    outcomes: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for *key, outcome in values_of(rows, *_KEY, "outcome"):
+        outcomes[tuple(key)].add(outcome)
+    of_changes = [recorded for (*_, action), recorded in outcomes.items() if action not in {*Step}]
+    return any(recorded.isdisjoint(_NOTHING_DONE) for recorded in of_changes)
 
 
 def record_completion(warehouse: Warehouse, plan: Plan) -> None:

@@ -100,13 +100,19 @@ def parameters_json(parameters: dict[str, Any]) -> str:
 def transition_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool = False) -> Transition:
     """Return the transition of a plan with `size` changes and tasks after these outcomes.
 
-    A stale change leaves a plan partial, as its purpose is not reached. A cycle of `surveyor control` has no purpose
+    A stale change leaves a plan partial, as its purpose is not reached, or planned if nothing but stale changes was
+    found. A cycle of `surveyor control` has no purpose
     beyond what was due: a change that became stale is no longer due, and the next cycle decides on its partition.
 
     >>> transition_after([Outcome.APPLIED], 2).name, transition_after([Outcome.APPLIED, Outcome.STALE], 2).name
     ('INTERRUPT', 'INTERRUPT')
+    >>> transition_after([Outcome.STALE], 2).name, transition_after([Outcome.STALE, Outcome.SKIPPED], 2).name
+    ('FIND_STALE', 'INTERRUPT')
     >>> transition_after([Outcome.APPLIED, Outcome.STALE], 2, is_cycle=True).name
     'COMPLETE'
     """
     finished = {Outcome.APPLIED, Outcome.STALE} if is_cycle else {Outcome.APPLIED}
-    return Transition.COMPLETE if len(outcomes) == size and finished.issuperset(outcomes) else Transition.INTERRUPT
+    if len(outcomes) == size and finished.issuperset(outcomes):
+        return Transition.COMPLETE
+    is_stale = not is_cycle and {Outcome.STALE}.issuperset(outcomes)
+    return Transition.FIND_STALE if is_stale else Transition.INTERRUPT

@@ -441,7 +441,6 @@ def test_the_command_line_takes_the_command(command: str) -> None:
 @pytest.mark.parametrize(
     "old",
     [
-        plan(snapshot_id=3),
         plan(changes=0),
         plan(created_at=NOW - timedelta(days=2)),
     ],
@@ -456,6 +455,14 @@ def test_uncommittable_plans_are_not_shown(old: PlanRecord) -> None:
         (
             {"plans": [plan()]},
             "plan a (elect) is not committed: 6 changes; broker 2 is live again: 6 of 6 changes assume otherwise",
+        ),
+        (
+            {"plans": [plan(plan_id="7a", snapshot_id=3)], "taken": {3: NOW - timedelta(hours=2)}},
+            "plan a (elect) is not committed: 6 changes, on snapshot 3, 2 h 0 min old",
+        ),
+        (
+            {"plans": [plan(plan_id="7a", snapshot_id=3)]},
+            "plan a (elect) is not committed: 6 changes, on snapshot 3",
         ),
         (
             {"plans": [plan(changes=0, plan_id="7a")], "operations": Counter({"7a": 1})},

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.main import get_command
 
@@ -15,19 +16,20 @@ from jobs.advice.plans import (
     after_dry_run,
     after_planning,
     after_review,
+    after_stale,
     after_verification,
 )
 from jobs.cli import app
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from schemas.enums import PlanKind, PlanStatus
+from schemas.enums import NO_VERSION, Outcome, PlanKind, PlanStatus
 from schemas.lease_holder import LeaseHolder
-from schemas.plan import Plan
-from schemas.rows import BrokerEpoch
+from schemas.plan import Plan, RowOutcome
+from schemas.rows import BrokerEpoch, Change
 from tests.docs.command_checks import fault
 from tests.docs.command_line import subcommands
-from tests.jobs.support.rows.plan_rows import plan_record
+from tests.jobs.support.rows.plan_rows import creation, plan_record
 
 TYPED = {
     "cluster": ("--cluster", "east"),
@@ -60,9 +62,25 @@ def verified(
     return after_verification(SETTINGS, some, standings, moving=moving, throttled=throttled, holder=holder)
 
 
+def stale(
+    message: str,
+    command: str | None = None,
+    **change: Any,  # noqa: ANN401
+) -> list[Suggestion]:
+    stored = plan(PlanStatus.PLANNED, command=command or "surveyor plan reassign --remove-brokers 2 --name p")
+    row = msgspec.convert(creation("t", 0, [1, 2]) | {**COLUMNS, **change}, Change)
+    return after_stale(SETTINGS, stored.row, "p", [RowOutcome(row, Outcome.STALE, message)])
+
+
 ANN = LeaseHolder("ann", "ops1", 7, "commit", "5f", "2026-11-22T06:00:00+00:00")
 APPLY, VERIFY = f"surveyor commit p --apply {ON_CLUSTER}", f"surveyor verify p {ON_CLUSTER}"
 STATUS = f"surveyor status {ON_CLUSTER}"
+AGAIN = f"surveyor plan reassign --remove-brokers 2 --refresh {ON_CLUSTER}"
+DISCARD = f"surveyor cancel p --apply {ON_CLUSTER}"
+
+COLUMNS: dict[str, Any] = {"cluster": "east", "plan_id": "p", "topic_version": 3, "replicas_before": [1, 2]}
+NEW: dict[str, Any] = {"topic_version": NO_VERSION, "replicas_before": None}
+ADDED: dict[str, Any] = {"replicas_before": None}
 
 CASES = {
     "a plan": (planned(PlanStatus.PLANNED), ["surveyor show plan p --cluster east", APPLY]),
@@ -83,6 +101,21 @@ CASES = {
         ["surveyor show commits p --cluster east", STATUS],
     ),
     "stale": (after_commit(SETTINGS, "p", "partial", {"stale": 1, "applied": 3}), [STATUS]),
+    "all stale": (after_commit(SETTINGS, "p", "planned", {"stale": 4}), [STATUS]),
+    "stale by a later move": (stale("its replicas are now [3, 1]"), [AGAIN, DISCARD]),
+    "stale by a broker that is gone": (stale("broker 2 is not live"), [AGAIN, DISCARD]),
+    "stale by a broker that is back": (stale("broker 2 is live again"), [DISCARD, STATUS]),
+    "a topic that exists": (stale("topic t exists and is not the one planned", **NEW), [DISCARD, STATUS]),
+    "a topic with another config": (stale("topic t: k is not set, planned 1", **NEW), [DISCARD, STATUS]),
+    "a topic with more partitions": (stale("topic t has 3 partitions, planned 2", **NEW), [DISCARD, STATUS]),
+    "a partition that exists": (stale("partition 2 exists, on [1, 2]", **ADDED), [DISCARD, STATUS]),
+    "partitions that may exist": (stale("/brokers/topics/t is at version 4, planned at 3", **ADDED), [DISCARD, STATUS]),
+    "a state that was written": (stale("/state is at version 4, planned at 3"), [AGAIN, DISCARD]),
+    "another topic to delete": (
+        stale("the topic was deleted and created again; the topic of this name is not the one that the plan deletes"),
+        [DISCARD, STATUS],
+    ),
+    "a plan of another command": (stale("broker 2 is not live", command="surveyor rollback q"), [DISCARD, STATUS]),
     "between the waves of a commit that runs": (
         verified(PlanStatus.COMMITTING, ReassignmentStatus.NOT_STARTED, throttled=True, holder=ANN),
         [VERIFY],

@@ -192,14 +192,43 @@ def test_stale_rows(tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tupl
 def test_plan_that_is_all_stale_takes_nothing_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tuple[str, ...]
 ) -> None:
-    """A commit without any applied row is no success with any option for the exit code."""
+    """A commit without any applied row is no success with any option for the exit code, and begins nothing."""
     tree.touch("/brokers/topics/t")
     before = tree.dump()
 
-    done = surveyor.apply(tree.hosts, plan.plan_id, *flags)
+    done, again = (surveyor.apply(tree.hosts, plan.plan_id, *flags) for _ in range(2))
+
+    assert (done.exit_code, again.exit_code) == (STALE, STALE)
+    assert f"plan {plan.title}: planned; 4 stale" in done.stdout
+    assert tree.dump() == before
+    assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
+    assert len(surveyor.commits(plan.plan_id)) == 2 * len(PARTITIONS)
+    status = json.loads(surveyor.run("status", "--json", "--zookeeper", tree.hosts).stdout)
+    assert [row for row in status["due"] if plan.title in row["what"]] == []
+    cancelled = surveyor.run("cancel", plan.plan_id, "--apply", "--yes", "--zookeeper", tree.hosts)
+    assert "cancelled; discarded, no commit applied anything of it" in cancelled.stdout
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [("batch", "state is at version 0, planned at -1"), ("admin", "cleanup.policy is not set, planned compact")],
+)
+def test_a_topic_that_exists_is_not_committed(
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, mode: str, reason: str
+) -> None:
+    """Another client has created it with another config: its plan stays planned, and is not to be made again."""
+    command = "surveyor plan assign --topic new --partitions 1"
+    changes, operations = [creation("new", 0, [0, 1])], [topic_creation("new", {"cleanup.policy": "compact"})]
+    plan = store_plan(warehouse, tree, changes, operations, kind="assign", command=command)
+    tree.add_topic("new", {0: [0, 1]})
+
+    done = surveyor.run("commit", plan.plan_id, "--apply", "--yes", "--zookeeper", tree.hosts, "--mode", mode)
 
     assert done.exit_code == STALE
-    assert tree.dump() == before
+    assert "planned; 1 stale" in done.stdout
+    assert reason in done.stdout
+    assert ("plan again" in done.stdout, "discard it: surveyor cancel" in done.stdout) == (False, True)
+    assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
 
 def test_row_that_went_stale_during_the_take_over(
