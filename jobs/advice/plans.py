@@ -110,9 +110,14 @@ def after_verification(
     `holder`: the process that commits or cancels the plan; until it ends, another commit is refused.
     """
     steps = list(_after_verification(settings, plan.row, plan.called, statuses, moving=moving, holder=holder))
-    clear_throttle = suggestion(settings, "remove its throttle", "commit", plan.called, "--apply")
+    clear_throttle = remove_throttle(settings, plan)
     is_due = throttled and not moving and not holder and clear_throttle.command not in {step.command for step in steps}
     return [clear_throttle, *steps] if is_due else steps
+
+
+def remove_throttle(settings: Settings, plan: Plan) -> Suggestion:
+    """Suggest the commit that removes the throttle which an earlier command has left."""
+    return suggestion(settings, "remove its throttle", "commit", plan.called, "--apply")
 
 
 def _after_verification(

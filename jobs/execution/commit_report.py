@@ -221,7 +221,9 @@ def plan_result(settings: Settings, plan: Plan, commit_log: CommitLog, *, detail
         title = f"plan {plan.title} {closed_line(settings.warehouse, row)}, while it was committed; {summary}"
         return PlanResult(ExitCode.ERROR, applied, [title, *stale])
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
-    return PlanResult(_exit_code(commit_log, detailed=detailed), applied, [title, *stale])
+    left = f"  its throttle could not be removed: `surveyor commit {plan.plan_id} --apply` removes it later"
+    lines = [title, *([left] if commit_log.throttle_left else ()), *stale]
+    return PlanResult(_exit_code(commit_log, detailed=detailed), applied, lines)
 
 
 def nothing_written(plan: Plan) -> PlanResult:
@@ -256,9 +258,11 @@ def report_applied(
 
 
 def _exit_code(commit_log: CommitLog, *, detailed: bool) -> ExitCode:
-    """ERROR for undecided rows, STALE for stale ones, else DONE."""
-    if commit_log.unanswered or any(
-        commit_log.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
+    """ERROR for undecided rows or a throttle that is left, STALE for stale rows, else DONE."""
+    if (
+        commit_log.unanswered
+        or commit_log.throttle_left
+        or any(commit_log.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
     ):
         return ExitCode.ERROR
     nothing_applied = not commit_log.of(Outcome.APPLIED)

@@ -117,10 +117,19 @@ def clear_throttle(
     unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current, report)
     _store(warehouse, plan_id, unrestored)
     if unrestored:
-        report(events.ThrottleNotCleared(plan_id, sorted({f"{row.kind} {row.resource}" for row in unrestored})))
+        report(events.ThrottleNotCleared(plan_id, _resources(unrestored)))
     else:
         report(events.ThrottleCleared(plan_id))
     return unrestored
+
+
+def _resources(rows: Iterable[ThrottledConfig]) -> list[str]:
+    return sorted({f"{row.kind} {row.resource}" for row in rows})
+
+
+def not_removed_text(rows: Iterable[ThrottledConfig]) -> str:
+    """Name the brokers and topics on which a throttle is left that nothing needs."""
+    return f"its throttle could not be removed from {', '.join(_resources(rows))}"
 
 
 def clear_leftover_throttles(

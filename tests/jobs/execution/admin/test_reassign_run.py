@@ -147,6 +147,16 @@ def test_a_target_that_dies_during_the_wait_is_named(
     assert f"{blocked}; other requested changes continue in the cluster" in done.stderr
 
 
+def test_a_throttle_that_a_broker_does_not_remove_fails_the_commit(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    controller.events = [controller.finish_all, lambda: setattr(controller, "refuses", "3")]
+    done = run(surveyor, kafka, plan, "--throttle", "1000")
+    left = f"its throttle could not be removed: `surveyor commit {plan.plan_id} --apply` removes it later"
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (ERROR, PlanStatus.COMMITTED)
+    assert (left in done.stdout, [*overrides(kafka)]) == (True, ["brokers/3"])
+
+
 @pytest.mark.parametrize("more", [(), ("--throttle", "1MB/s"), ("--via", "zookeeper"), ("--wait", "--max-wait", "1m")])
 def test_dry_run_changes_nothing(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, more: tuple[str, ...]
