@@ -54,8 +54,10 @@ def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations:
     return [_apply(settings, name, *_unknown_access(settings, plan))]
 
 
-def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[Suggestion]:
-    """Suggest the same commit with --apply and with all its other options."""
+def after_dry_run(settings: Settings, name: str, *, due: bool, holder: LeaseHolder | None = None) -> list[Suggestion]:
+    """Suggest the same commit with --apply and with all its other options, unless `holder` has the lease."""
+    if holder is not None:
+        return [suggestion(settings, "wait for it", "verify", holder.plan)] if holder.plan else []
     return [same_step(settings, "apply", "commit", name, "--apply", exclude=RECONCILE_ONLY_OPTIONS)] if due else []
 
 

@@ -26,7 +26,7 @@ from jobs.core.signals import defer_signals, raise_on_signal
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.running_waves import moving_partitions
+from jobs.execution.admin.running_waves import moving_partitions, read_blocked
 from jobs.execution.admin.throttles import not_removed_text, other_throttled_plans, throttle_lines, throttle_rows
 from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
 from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
@@ -95,7 +95,8 @@ def _apply(
 ) -> CommitLog:
     """Commit with the cluster's lease in admin mode, without one in batch mode."""
     report(events.CommitBegun(preflight.mode, preflight.reason, plan, preflight.pending))
-    for other in other_throttled_plans(settings.warehouse, {plan.plan_id}):
+    in_use = preflight.being_committed if lease is None else set()
+    for other in other_throttled_plans(settings.warehouse, {plan.plan_id, *in_use}):
         report(events.OtherThrottleSet(other))
     commit_log = CommitLog.open(settings.warehouse, plan, author)
     commit_log.controller_epoch = commit_log.written_under = None if held is None else held.control.epoch
@@ -125,7 +126,19 @@ def _apply(
         raise
     finally:
         commit_log.close()
+    commit_log.blocked = _blocked(cluster, plan)
     return commit_log
+
+
+def _blocked(cluster: ClusterConnection, plan: Plan) -> str:
+    """Return what the requested moves wait for; an error here must not hide that they were requested."""
+    if not reassignments_of(plan):
+        return ""
+    try:
+        with cluster.reading() as reader:
+            return read_blocked(reader, plan)
+    except SurveyorError as error:
+        return f"whether moves wait for a broker is unknown: {error}"
 
 
 def _write_pending(
@@ -304,12 +317,15 @@ def _already_committed(
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with cluster.reading() as reader:
         refuse_other_cluster(plan, reader.read_cluster(), settings.address, settings.address_option)
+        holder = reader.read_lease_holder()
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
-    throttles = throttle_lines(settings.warehouse, plan, [], None)
+    blocked = _blocked(cluster, plan)
+    throttles = throttle_lines(settings.warehouse, plan, [], None, {holder.plan} if holder else ())
     steps = after_commit(settings, plan.called, plan.row.status, outcomes)
     title = f"plan {plan.title} is already committed: nothing is due"
     code = ExitCode.DONE if is_cleared else ExitCode.ERROR
-    return CommandResult(result, title, *throttles, steps=steps, warnings=[], exit_code=code)
+    lines = [*([f"  {blocked}"] if blocked else ()), *throttles]
+    return CommandResult(result, title, *lines, steps=steps, warnings=[], exit_code=code)
 
 
 def submit_and_wait(
