@@ -140,7 +140,7 @@ def test_zookeeper_lost_during_the_wait_is_still_running(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    controller.events = [lambda: monkeypatch.setattr("jobs.execution.admin.running_waves.read_statuses", lose)]
+    controller.events = [lambda: monkeypatch.setattr("jobs.execution.admin.running_waves._read_current", lose)]
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.3)
 
     stopped = run(surveyor, kafka, plan)
