@@ -92,7 +92,8 @@ def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: boo
     with settings.connection as cluster:
         throttles = find_leftover_throttles(settings, cluster.source)
         if not apply or not throttles.configs:
-            return throttles.command_result(settings)
+            with cluster.reading() as reader:
+                return throttles.command_result(settings, reader.read_lease_holder())
         if approve is not None and not approve(throttles.review):
             raise SurveyorError("not cancelled: the question was not answered with yes")
         return remove_leftover_throttles(settings, cluster, log_event)

@@ -95,6 +95,11 @@ def held_advice(own: LeaseHolder, data: bytes | str | None) -> str:
     return f"wait until it is done{progress}, or {other_way}, then run this again"
 
 
+def held_now_text(own: LeaseHolder, holder: LeaseHolder) -> str:
+    """Return why a write of this process would be refused now, and what helps."""
+    return f"{holder} has the lease of this cluster: {held_advice(own, encode_holder(holder))}"
+
+
 def lost_text(lease: str, reason: str) -> str:
     return (
         f"the {lease} was lost ({reason}). Nothing more is written; the requested moves continue in the cluster. Run "

@@ -366,6 +366,7 @@ def _throttles(situation: ClusterSituation) -> Iterator[Suggestion]:
         yield from _throttles_in_use(situation)
         return
     begun_ids = {plan.plan_id for plan in recent.plans if _is_begun(plan)}
+    begun_ids |= set() if situation.holder is None else {situation.holder.plan}
     for plan_id in recent.throttled:
         rows = [row for row in recent.throttles if row.plan_id == plan_id]
         is_removable = not rows or any(row.kind != "broker" or _is_live(health, row.resource) for row in rows)

@@ -56,8 +56,10 @@ def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations:
     return [_apply(settings, name, *_unknown_access(settings, plan))]
 
 
-def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[Suggestion]:
-    """Suggest the same commit with --apply and with all its other options."""
+def after_dry_run(settings: Settings, name: str, *, due: bool, holder: LeaseHolder | None = None) -> list[Suggestion]:
+    """Suggest the same commit with --apply and with all its other options, unless `holder` has the lease."""
+    if holder is not None:
+        return [suggestion(settings, "wait for it", "verify", holder.plan)] if holder.plan else []
     return [same_step(settings, "apply", "commit", name, "--apply", exclude=RECONCILE_ONLY_OPTIONS)] if due else []
 
 
@@ -139,9 +141,14 @@ def after_verification(
     `holder`: the process that commits or cancels the plan; until it ends, another commit is refused.
     """
     steps = list(_after_verification(settings, plan.row, plan.called, statuses, moving=moving, holder=holder))
-    clear_throttle = suggestion(settings, "remove its throttle", "commit", plan.called, "--apply")
+    clear_throttle = remove_throttle(settings, plan)
     is_due = throttled and not moving and not holder and clear_throttle.command not in {step.command for step in steps}
     return [clear_throttle, *steps] if is_due else steps
+
+
+def remove_throttle(settings: Settings, plan: Plan) -> Suggestion:
+    """Suggest the commit that removes the throttle which an earlier command has left."""
+    return suggestion(settings, "remove its throttle", "commit", plan.called, "--apply")
 
 
 def _after_verification(

@@ -120,8 +120,8 @@ def _without_other_cluster(recent: WarehouseStatus, settings: Settings, cluster_
     return recent if fault is None else WarehouseStatus(fault=fault)
 
 
-def _is_committing(recent: WarehouseStatus) -> bool:
-    return any(plan.status == PlanStatus.COMMITTING for plan in recent.plans)
+def _may_be_leased(recent: WarehouseStatus) -> bool:
+    return bool(recent.throttled) or any(plan.status == PlanStatus.COMMITTING for plan in recent.plans)
 
 
 def _lease_holder(settings: Settings) -> LeaseHolder | None:
@@ -242,7 +242,7 @@ def read_status(
         outage=outage_now(view, history, config_snapshot) if health.stuck else None,
         missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
         vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
-        holder=_lease_holder(settings) if snapshot is None and _is_committing(recent) else None,
+        holder=_lease_holder(settings) if snapshot is None and _may_be_leased(recent) else None,
         moving_plans=owners_of(settings, health.stalled) if recent.fault is None else (),
         copy_throttles=_copy_throttles(settings, view, recent),
         names=view.names,

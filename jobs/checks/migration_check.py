@@ -24,9 +24,8 @@ from jobs.adapters.zookeeper.connection import children, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.checks.common_checks import CheckResult, CheckStatus, quarantine_advice
+from jobs.checks.common_checks import CheckResult, CheckStatus, quarantine_advice, remedies
 from jobs.core.migration_signs import is_started, migration_refusal
-from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.repositories.controller_epochs import later_states_message
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -195,10 +194,7 @@ def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
 
 def _protocols(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     for broker, reason in sorted(facts.silent.items()):
-        advice = (
-            f"name a user that it accepts in {place_of(COMMAND_CONFIG)}, and check that it is reachable from here: "
-            f"{command_line(settings, 'doctor')}"
-        )
+        advice = f"{remedies([reason])}: {command_line(settings, 'doctor')}"
         yield _fault("settings", f"broker {broker} did not return its configs: {reason}", advice)
     releases = {broker: Protocol.parse(config.release) for broker, config in facts.configs.items()}
     early = sorted(broker for broker, release in releases.items() if release is None or release < MIGRATION_SINCE)

@@ -1,7 +1,7 @@
 """Output of `surveyor cancel`: what is cancelled of a plan or of single partitions, and what is left alone."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus, rejections
@@ -19,26 +19,42 @@ _UNCHANGED_TEXTS: Final = {
     ReassignmentStatus.DIVERGED: "left alone, another client changed it",
 }
 
+_UNFINISHED: Final = (ReassignmentStatus.IN_PROGRESS, ReassignmentStatus.OUT_OF_ORDER)
+
 
 def cancellation_json(plan: Plan, cancellation: CancellationPlan, outcomes: Sequence[RowOutcome] = ()) -> Result:
-    """Return the JSON result of the cancellation of a plan."""
+    """Return the JSON result of the cancellation of a plan; what was cancelled now is counted as that alone."""
     done = [(row.change.action, row.outcome) for row in outcomes]
     of_rows = [outcome for _, outcome in done]
+    cancelled = _cancelled_now(outcomes)
     return {
         "plan_id": plan.plan_id,
         "status": plan.row.status,
-        "cancelled_now": done.count((Step.CANCEL, Outcome.APPLIED)),
+        "cancelled_now": len(cancelled),
         "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
         "failed": of_rows.count(Outcome.FAILED),
         "unknown": of_rows.count(Outcome.UNKNOWN),
-        **cancellation.counts,
+        **_without(cancellation, cancelled).counts,
         "rejections": rejections(cancellation),
     }
 
 
-def counts_in_words(cancellation: CancellationPlan) -> str:
-    """Count the partitions by what becomes of them."""
-    counts = {name.replace("_", " "): count for name, count in cancellation.counts.items() if count}
+def _cancelled_now(outcomes: Sequence[RowOutcome]) -> set[Key]:
+    return {row.change.key for row in outcomes if (row.change.action, row.outcome) == (Step.CANCEL, Outcome.APPLIED)}
+
+
+def _without(cancellation: CancellationPlan, cancelled: Collection[Key]) -> CancellationPlan:
+    """Leave out the partitions that were cancelled now, which are where they started."""
+    rows = [row for row in cancellation.partitions if row.key not in cancelled or row.status in _UNFINISHED]
+    return replace(cancellation, partitions=rows)
+
+
+def counts_in_words(cancellation: CancellationPlan, outcomes: Sequence[RowOutcome] | None = None) -> str:
+    """Count the partitions by what becomes of them; with `outcomes`, those cancelled now first, and only once."""
+    cancelled = _cancelled_now(outcomes or ())
+    counts = {} if outcomes is None else {"cancelled now": len(cancelled)}
+    left = _without(cancellation, cancelled).counts
+    counts |= {name.replace("_", " "): count for name, count in left.items() if count}
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no changes"
 
 

@@ -55,6 +55,8 @@ class Verification:
     """The least and most replicas and leaders per broker now."""
     outage: Outage | None = None
     """The partitions that are offline after a plan that was to elect leaders."""
+    blocked: str = ""
+    """The brokers that are not live and that moves wait for; empty if there are none."""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -83,6 +85,7 @@ def show_verification(settings: Settings, verification: Verification, text: Text
         "status": plan.row.status,
         "is_complete": verification.is_complete,
         "throttled": throttled,
+        "blocked": verification.blocked or None,
         **{status.value: counts[status] for status in _COUNTED},
         "copying": None if copying is None else copying_json(copying),
     }
@@ -99,6 +102,7 @@ def show_verification(settings: Settings, verification: Verification, text: Text
     lines = [
         *([f"  {outage.sentence}"] if outage else []),
         *([f"  in work: {verification.holder}"] if verification.holder else []),
+        *([f"  {verification.blocked}"] if verification.blocked else []),
         *_empty_plan_lines(settings, plan),
         *truncate(list(_lines(verification)), show_all, everything=everything),
         *(copying_lines(copying) if copying else ()),

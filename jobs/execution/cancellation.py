@@ -19,7 +19,7 @@ from jobs.adapters.brokers.admin_client import Admin
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
-from jobs.advice.plans import after_cancellation
+from jobs.advice.plans import after_cancellation, remove_throttle
 from jobs.console_output.cancellation import cancellation_json, cancellation_lines, counts_in_words
 from jobs.console_output.commit_events import Report, WarningsGiven
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
@@ -34,7 +34,7 @@ from jobs.execution.admin.cancellation_requests import (
     unsafe_refusal,
 )
 from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, admin_of, lease_for
-from jobs.execution.admin.throttles import throttle_rows
+from jobs.execution.admin.throttles import not_removed_text, throttle_rows
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.execution.commit_report import unapplied_lines
 from jobs.preconditions.cancellation_plan import (
@@ -469,18 +469,24 @@ def _report(
     result = cancellation_json(plan, cancellation, outcomes)
     failed = [outcome for outcome in outcomes if outcome.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     failures = unapplied_lines(outcomes)
-    done = "discarded, no commit applied anything of it" if is_discarded else f"{result['cancelled_now']} cancelled now"
-    title = f"plan {plan.title}: {plan.row.status}; {done}, {counts_in_words(cancellation)}"
+    discarded = "discarded, no commit applied anything of it, " if is_discarded else ""
+    counts = counts_in_words(cancellation, None if is_discarded else outcomes)
+    title = f"plan {plan.title}: {plan.row.status}; {discarded}{counts}"
     is_unfinished = bool(failed or cancellation.safe or cancellation.of(ReassignmentStatus.OUT_OF_ORDER))
     steps = _steps(settings, plan, cancellation, again=is_unfinished)
+    # moves that continue keep the throttle
+    left = [] if cancellation.of(ReassignmentStatus.IN_PROGRESS) else throttle_rows(settings.warehouse, plan.plan_id)
+    if left and not is_unfinished:
+        steps = [remove_throttle(settings, plan), *steps]
     return CommandResult(
-        result,
+        result | {"throttled": bool(left)},
         title,
+        *([f"  {not_removed_text(left)}"] if left else ()),
         *failures[:LINES_SHOWN],
         *cancellation_lines(plan, cancellation),
         steps=steps,
         warnings=[],
-        exit_code=ExitCode.ERROR if is_unfinished else ExitCode.DONE,
+        exit_code=ExitCode.ERROR if is_unfinished or left else ExitCode.DONE,
     )
 
 

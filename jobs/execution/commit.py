@@ -18,7 +18,7 @@ from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, with_retries
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
 from jobs.adapters.zookeeper.plan_submission import path_of, read_resident_controller, submit, withdraw
-from jobs.advice.plans import after_commit
+from jobs.advice.plans import after_commit, remove_throttle
 from jobs.console_output import commit_events as events
 from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
@@ -26,8 +26,8 @@ from jobs.core.signals import defer_signals, raise_on_signal
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.running_waves import moving_partitions
-from jobs.execution.admin.throttles import other_throttled_plans, throttle_lines, throttle_rows
+from jobs.execution.admin.running_waves import moving_partitions, read_blocked
+from jobs.execution.admin.throttles import not_removed_text, other_throttled_plans, throttle_lines, throttle_rows
 from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
 from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
 from jobs.execution.ended_plans import close_ended_plans
@@ -95,7 +95,8 @@ def _apply(
 ) -> CommitLog:
     """Commit with the cluster's lease in admin mode, without one in batch mode."""
     report(events.CommitBegun(preflight.mode, preflight.reason, plan, preflight.pending))
-    for other in other_throttled_plans(settings.warehouse, {plan.plan_id}):
+    in_use = preflight.being_committed if lease is None else set()
+    for other in other_throttled_plans(settings.warehouse, {plan.plan_id, *in_use}):
         report(events.OtherThrottleSet(other))
     commit_log = CommitLog.open(settings.warehouse, plan, author)
     commit_log.controller_epoch = commit_log.written_under = None if held is None else held.control.epoch
@@ -125,7 +126,19 @@ def _apply(
         raise
     finally:
         commit_log.close()
+    commit_log.blocked = _blocked(cluster, plan)
     return commit_log
+
+
+def _blocked(cluster: ClusterConnection, plan: Plan) -> str:
+    """Return what the requested moves wait for; an error here must not hide that they were requested."""
+    if not reassignments_of(plan):
+        return ""
+    try:
+        with cluster.reading() as reader:
+            return read_blocked(reader, plan)
+    except SurveyorError as error:
+        return f"whether moves wait for a broker is unknown: {error}"
 
 
 def _write_pending(
@@ -257,12 +270,15 @@ def _maintain_throttle_only(
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row.status}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
+    left = [] if moving else throttle_rows(settings.warehouse, plan.plan_id)
     return CommandResult(
         result | counts([]),
         title,
         f"  {pluralise(moving, 'partition', 'still moves', 'still move')}",
-        steps=steps,
+        *([f"  {not_removed_text(left)}"] if left else ()),
+        steps=[remove_throttle(settings, plan)] if left else steps,
         warnings=[],
+        exit_code=ExitCode.ERROR if left else ExitCode.DONE,
     )
 
 
@@ -275,34 +291,41 @@ def _needs_watching(settings: Settings, cluster: ClusterConnection, plan: Plan, 
         return bool(moving_partitions(reader, plan))
 
 
-def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, report: Report) -> None:
-    """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused."""
+def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, report: Report) -> bool:
+    """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused.
+
+    Return False if it should have been removed and was not.
+    """
     if not throttle_rows(settings.warehouse, plan.plan_id):
-        return
+        return True
     try:
         with cluster.reading() as reader:
             state = reader.read_cluster()
             refuse_other_cluster(plan, state, settings.address, settings.address_option)
             with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-                end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), report=report)
+                return end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), report=report)
     except SurveyorError as error:
         report(events.ThrottleStillSet(plan.plan_id, str(error)))
+        return False
 
 
 def _already_committed(
     settings: Settings, cluster: ClusterConnection, plan: Plan, *, apply: bool, report: Report
 ) -> CommandResult:
     """Report that a plan is committed, after removing a leftover throttle."""
-    if apply:
-        _clear_stale_throttle(settings, cluster, plan, report)
+    is_cleared = not apply or _clear_stale_throttle(settings, cluster, plan, report)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with cluster.reading() as reader:
         refuse_other_cluster(plan, reader.read_cluster(), settings.address, settings.address_option)
+        holder = reader.read_lease_holder()
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
-    throttles = throttle_lines(settings.warehouse, plan, [], None)
+    blocked = _blocked(cluster, plan)
+    throttles = throttle_lines(settings.warehouse, plan, [], None, {holder.plan} if holder else ())
     steps = after_commit(settings, plan.called, plan.row.status, outcomes)
     title = f"plan {plan.title} is already committed: nothing is due"
-    return CommandResult(result, title, *throttles, steps=steps, warnings=[])
+    code = ExitCode.DONE if is_cleared else ExitCode.ERROR
+    lines = [*([f"  {blocked}"] if blocked else ()), *throttles]
+    return CommandResult(result, title, *lines, steps=steps, warnings=[], exit_code=code)
 
 
 def submit_and_wait(

@@ -24,6 +24,7 @@ from jobs.execution.preflight import Preflight
 from jobs.preconditions.min_isr import below_min_isr, short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
+from jobs.repositories.actor import this_process
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.copy_volume import space_warnings, volume_rows
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact, loss_warnings
@@ -39,6 +40,7 @@ from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_commands
 from schemas.enums import OperationKind, Outcome
+from schemas.lease_holder import LeaseHolder, held_now_text
 from schemas.plan import CLOSED, Plan, RowOutcome
 from schemas.rows import changes_among, operations_among
 from schemas.submitted_plan import PlanResult
@@ -74,7 +76,7 @@ def report_dry(
         "applied_now": 0,
         **counts(preflight.already_decided),
     }
-    obstacle = _apply_obstacle(settings, cluster, preflight, running)
+    obstacle = _apply_obstacle(settings, cluster, plan, preflight, running)
     if obstacle:
         result["in_the_way"] = obstacle
     deletions = _deletions_due(settings, plan, preflight)
@@ -87,7 +89,8 @@ def report_dry(
         *deletion_lines(deletions, everything=everything),
         *warning_lines(apply_warnings),
     ]
-    steps = after_dry_run(settings, plan.called, due=bool(preflight.pending))
+    holder = _lease_holder(settings, preflight)
+    steps = after_dry_run(settings, plan.called, due=bool(preflight.pending), holder=holder)
     if not steps and result[Outcome.STALE.value]:
         steps = after_stale(settings, plan.row, plan.called, preflight.already_decided)
     note = "dry run: nothing was written; --apply writes"
@@ -104,14 +107,22 @@ def report_dry(
 
 
 def _apply_obstacle(
-    settings: Settings, cluster: ClusterConnection, preflight: Preflight, running: ReassignmentOptions
+    settings: Settings, cluster: ClusterConnection, plan: Plan, preflight: Preflight, running: ReassignmentOptions
 ) -> str | None:
     """Return why --apply could write nothing now although rows are pending; None if nothing is known to prevent it."""
     if preflight.mode is not Mode.ADMIN or not preflight.pending:
         return None
     uses_admin_api = running.via is Via.ADMIN and preflight.resident_controller is None
     unreachable = why_controller_unreachable(settings, preflight.state) if uses_admin_api else None
-    return unreachable or (cluster.lease_refusal() if settings.conf.commit_lease else None)
+    holder = _lease_holder(settings, preflight)
+    held = None if holder is None else held_now_text(this_process("commit", plan.plan_id), holder)
+    return unreachable or held or (cluster.lease_refusal() if settings.conf.commit_lease else None)
+
+
+def _lease_holder(settings: Settings, preflight: Preflight) -> LeaseHolder | None:
+    """Return the process whose lease refuses --apply now; batch mode needs no lease."""
+    needs_lease = preflight.mode is Mode.ADMIN and settings.conf.commit_lease and preflight.pending
+    return preflight.lease_holder if needs_lease else None
 
 
 def _review(
@@ -130,7 +141,7 @@ def _review(
     yield from truncate(lines, list_all, everything=everything)
     yield from truncate(unapplied_lines(preflight.already_decided), list_all, everything=everything)
     pending = changes_among(preflight.pending)
-    yield from throttle_lines(settings.warehouse, plan, pending, running.throttle)
+    yield from throttle_lines(settings.warehouse, plan, pending, running.throttle, preflight.being_committed)
     volume = stored_volume(settings.warehouse, volume_rows(pending))
     yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(running.throttle))
     yield from warning_lines(warned)
@@ -221,7 +232,10 @@ def plan_result(settings: Settings, plan: Plan, commit_log: CommitLog, *, detail
         title = f"plan {plan.title} {closed_line(settings.warehouse, row)}, while it was committed; {summary}"
         return PlanResult(ExitCode.ERROR, applied, [title, *stale])
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
-    return PlanResult(_exit_code(commit_log, detailed=detailed), applied, [title, *stale])
+    left = f"  its throttle could not be removed: `surveyor commit {plan.plan_id} --apply` removes it later"
+    blocked = [f"  {commit_log.blocked}"] if commit_log.blocked else []
+    lines = [title, *blocked, *([left] if commit_log.throttle_left else ()), *stale]
+    return PlanResult(_exit_code(commit_log, detailed=detailed), applied, lines)
 
 
 def nothing_written(plan: Plan) -> PlanResult:
@@ -257,9 +271,11 @@ def report_applied(
 
 
 def _exit_code(commit_log: CommitLog, *, detailed: bool) -> ExitCode:
-    """ERROR for undecided rows, STALE for stale ones, else DONE."""
-    if commit_log.unanswered or any(
-        commit_log.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
+    """ERROR for undecided rows or a throttle that is left, STALE for stale rows, else DONE."""
+    if (
+        commit_log.unanswered
+        or commit_log.throttle_left
+        or any(commit_log.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
     ):
         return ExitCode.ERROR
     nothing_applied = not commit_log.of(Outcome.APPLIED)

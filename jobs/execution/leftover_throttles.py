@@ -17,6 +17,7 @@ from jobs.execution.admin.audited_configs import override_text
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, lease_for, refuse_known_other_cluster
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
+from jobs.repositories.actor import this_process
 from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.repositories.warehouse_status import throttled_plans
 from jobs.runtime.console import CommandResult, truncate, warn
@@ -26,6 +27,7 @@ from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import health_of
 from schemas.broker_configs import DEFAULT_ENTITY
+from schemas.lease_holder import LeaseHolder, held_now_text
 from schemas.text import LINES_SHOWN, pluralise
 
 ThrottleConfigs = dict[Resource, dict[str, str]]
@@ -45,14 +47,18 @@ class LeftoverThrottles:
         """The question before they are removed."""
         return Review("remove these throttles?", self._lines)
 
-    def command_result(self, settings: Settings) -> CommandResult:
-        """Return what shows them, for a command that removes none."""
+    def command_result(self, settings: Settings, holder: LeaseHolder | None) -> CommandResult:
+        """Return what shows them, for a command that removes none; `holder` has the lease, which it would need."""
         result = {"throttles": [*_rows(self.configs)]}
         if not self.configs:
             nothing = "no throttle is set" if self.is_complete else "no throttle is known"
             return CommandResult(result, nothing, warnings=[])
         note = "dry run: nothing was written; --apply removes them"
-        steps = [same_step(settings, "apply", "cancel", "--apply")]
+        steps = [] if holder else [same_step(settings, "apply", "cancel", "--apply")]
+        if holder is not None:
+            note = (
+                f"dry run: nothing was written; --apply would fail: {held_now_text(this_process('cancel', ''), holder)}"
+            )
         count = pluralise(len(self.configs), "broker or topic", "is set", "are set")
         title = f"throttles of {count}, and nothing moves"
         return CommandResult(result | {"dry_run": True}, title, *self._lines, note, steps=steps, warnings=[])

@@ -51,6 +51,13 @@ class Preflight:
     """The Surveyor that is the resident controller, if there is one; never the process that commits."""
     latest_epoch: int = 0
     """The latest controller epoch in the warehouse or, in batch mode, in any state; ours must be above it."""
+    lease_holder: LeaseHolder | None = None
+    """The process that has the lease of the cluster, before this commit asks for it."""
+
+    @property
+    def being_committed(self) -> set[str]:
+        """The plan that the holder of the lease commits: its throttle is in use."""
+        return set() if self.lease_holder is None else {self.lease_holder.plan}
 
 
 def check_before_commit(
@@ -76,6 +83,7 @@ def check_before_commit(
         refuse_other_cluster(plan, state, settings.address, settings.address_option)
         refuse_beyond(limits, plan, state, datetime.now(UTC))
         resident_controller = None if is_ours else reader.read_resident_controller()
+        lease_holder = reader.read_lease_holder()
         epoch_behind = (
             None if is_ours or resident_controller else epoch_regression_message(state.controller_epoch, latest_epoch)
         )
@@ -123,6 +131,7 @@ def check_before_commit(
         limits,
         resident_controller,
         latest_epoch,
+        lease_holder,
     )
 
 

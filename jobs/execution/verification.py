@@ -18,6 +18,7 @@ from jobs.advice.outage import outage_after
 from jobs.console_output.copy_progress import CopyProgress
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
+from jobs.execution.admin.running_waves import blocked_text
 from jobs.execution.ended_plans import close_ended
 from jobs.execution.rollback_completion import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
@@ -67,6 +68,8 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
             refuse_other_id(plan, reader.read_cluster(), settings.address, settings.address_option)
             current, operations = reader.read_current(plan.changes), reader.read_operations(plan.operations)
             verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
+            moves = [change for change in verification.moving if change.action == Action.REASSIGN]
+            verification.blocked = blocked_text(moves, current)
             holder = reader.read_lease_holder()
             verification.holder = holder if holder is not None and holder.plan == plan.plan_id else None
             if verification.is_complete:

@@ -87,6 +87,16 @@ def throttles_of_moves(
     ]
 
 
+def count_limited(view: ClusterView, under_replicated: pa.Table) -> int:
+    """Count these partitions whose replicas that are not in sync copy, or will copy once live, under a throttle."""
+    topics, rates = view.throttled_topics, view.throttled_brokers
+    rows = values_of(under_replicated, "topic", "partition", "replicas", "isr", "leader")
+    return sum(
+        any(copy_limits(partition, [leader], {*replicas}.difference(isr or ()), topics.get(topic, {}), rates))
+        for topic, partition, replicas, isr, leader in rows
+    )
+
+
 def throttles_of_view(view: ClusterView, rows: Iterable[ThrottledConfig]) -> list[CopyThrottle]:
     """Return the throttles that limit the copying of live replicas which are not in sync."""
     topics, rates = view.throttled_topics, view.throttled_brokers

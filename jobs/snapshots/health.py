@@ -22,6 +22,7 @@ from jobs.core.arrow_rows import Bools, Ints, StoredRows, values_of
 from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.controller_epochs import latest_epoch
 from jobs.snapshots.cluster_view import ClusterView
+from jobs.snapshots.copy_throttles import count_limited
 from planner.columns.broker_skew import Skew, skew_of
 from planner.columns.numpy_rules import (
     BrokerImbalance,
@@ -107,7 +108,10 @@ class Health:
     throttled_topics: list[str]
     """Topics with throttled replicas."""
     throttled_lagging: int = 0
-    """Partitions with replicas that are not in sync, of a throttled topic or on a throttled broker."""
+    """Partitions with replicas that are not in sync and whose copying a throttle limits.
+
+    Where throttles cannot be read, those of any throttled topic or broker.
+    """
     mixed_racks: str | None = None
     """Warning of live brokers without a rack while others have one, None if there are none."""
     skew: list[Skew] = field(default_factory=list)
@@ -187,9 +191,14 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         ],
         throttled_brokers=sorted(view.throttled_brokers),
         throttled_topics=sorted(view.throttled_topics),
-        throttled_lagging=_count(unhealthy["under_replicated"] & _is_throttled(view, rows)),
+        throttled_lagging=_throttled_lagging(view, unhealthy["under_replicated"] & _is_throttled(view, rows)),
         sizes_taken_at=None,
     )
+
+
+def _throttled_lagging(view: ClusterView, lagging: Bools) -> int:
+    """Count partitions that are copied under a throttle; a rate limits only replicas that their topic lists."""
+    return _count(lagging) if view.throttle_warnings else count_limited(view, view.partitions.filter(pa.array(lagging)))
 
 
 def _is_throttled(view: ClusterView, rows: PartitionArrays) -> Bools:

@@ -161,11 +161,14 @@ class AdminCommit:
                 self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
                 with self.cluster.reading() as reader:
                     plan, attempt = self.commit_log.plan, self.commit_log.attempt
-                    end_throttle(self.settings, reader, plan, self.throttler, attempt, report=self.report)
+                    self.commit_log.throttle_left = not end_throttle(
+                        self.settings, reader, plan, self.throttler, attempt, report=self.report
+                    )
                 over = self.commit_log.is_closed or throttle_rows(self.settings.warehouse, plan_id)
                 if self.commit_log.unfinished and not over:
                     self.report(events.RestUnthrottled(self.rate))
         except (SurveyorError, *UNKNOWN_OUTCOME) as error:
+            self.commit_log.throttle_left = True
             self.report(events.ThrottleUncertain(plan_id, str(error)))
 
     def running_moves(self) -> list[Change] | None:
@@ -278,16 +281,20 @@ def end_throttle(
     attempt: int | None = None,
     *,
     report: Report,
-) -> None:
-    """Remove a plan's throttle if none of its replicas still move; otherwise report that it stays."""
+) -> bool:
+    """Remove a plan's throttle if none of its replicas still move; otherwise report that it stays.
+
+    Return False if it should have been removed and was not.
+    """
     plan_id = plan.plan_id
     moving = moving_partitions(reader, plan)
     if moving:
         report(events.ThrottleKept(plan_id, len({move.key for move in moving})))
-    elif throttler is None:
+        return True
+    if throttler is None:
         report(events.ThrottleUnreachable(plan_id))
-    else:
-        clear_throttle(settings.warehouse, reader, throttler, plan_id, attempt, report=report)
+        return False
+    return not clear_throttle(settings.warehouse, reader, throttler, plan_id, attempt, report=report)
 
 
 def maintain_throttle(

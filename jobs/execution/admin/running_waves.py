@@ -26,7 +26,7 @@ from schemas.current_state import CurrentState
 from schemas.enums import Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, PlanRow, changes_among, operations_among
-from schemas.text import join_ids, pluralise
+from schemas.text import broker_list, join_ids, pluralise
 
 PREVIOUS_WAVE_SECONDS: Final = 15.0
 """Seconds for the wave before to show in ZooKeeper: Kafka's controller answers after it has written a request."""
@@ -161,8 +161,19 @@ def blocked_text(moves: Sequence[Change], current: CurrentState) -> str:
     if not count:
         return ""
     brokers = sorted({broker for dead in waiting.values() for broker in dead})
-    are = "broker {} is" if len(brokers) == 1 else "brokers {} are"
-    return f"{are.format(join_ids(brokers))} not live: {pluralise(count, 'move')} cannot proceed"
+    are = "is" if len(brokers) == 1 else "are"
+    return f"{pluralise(count, 'move', 'waits', 'wait')} for {broker_list(brokers)}, which {are} not live"
+
+
+def read_blocked(reader: ClusterReader, plan: Plan) -> str:
+    """Read which reassignments of a plan wait for brokers that are not live; return as `blocked_text`."""
+    live = reader.read_cluster().live
+    candidates = [move for move in reassignments_of(plan) if not live.keys() >= {*move.replicas_after}]
+    if not candidates:
+        return ""
+    current = _read_current(reader, candidates)
+    statuses = reassignment_statuses(candidates, (), current)
+    return blocked_text([move for move, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS], current)
 
 
 def _note_blocked(commit_log: CommitLog, moves: Sequence[Change], current: CurrentState) -> None:

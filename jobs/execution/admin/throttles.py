@@ -117,10 +117,19 @@ def clear_throttle(
     unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current, report)
     _store(warehouse, plan_id, unrestored)
     if unrestored:
-        report(events.ThrottleNotCleared(plan_id, sorted({f"{row.kind} {row.resource}" for row in unrestored})))
+        report(events.ThrottleNotCleared(plan_id, _resources(unrestored)))
     else:
         report(events.ThrottleCleared(plan_id))
     return unrestored
+
+
+def _resources(rows: Iterable[ThrottledConfig]) -> list[str]:
+    return sorted({f"{row.kind} {row.resource}" for row in rows})
+
+
+def not_removed_text(rows: Iterable[ThrottledConfig]) -> str:
+    """Name the brokers and topics on which a throttle is left that nothing needs."""
+    return f"its throttle could not be removed from {', '.join(_resources(rows))}"
 
 
 def clear_leftover_throttles(
@@ -132,8 +141,13 @@ def clear_leftover_throttles(
         clear_throttle(warehouse, reader, admin, other, report=report)
 
 
-def throttle_lines(warehouse: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None) -> Iterator[str]:
-    """Describe what a commit of these changes would throttle, and which throttles earlier commits have left."""
+def throttle_lines(
+    warehouse: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None, being_committed: Collection[str]
+) -> Iterator[str]:
+    """Describe what a commit of these changes would throttle, and which throttles earlier commits have left.
+
+    A throttle of the plans `being_committed` is not left: it is in use.
+    """
     moves = [change for change in pending if change.action == Action.REASSIGN]
     rate = rate_of(throttle_rows(warehouse, plan.plan_id)) if rate is None else rate
     resources = throttle_configs(moves, rate) if rate else {}
@@ -141,7 +155,7 @@ def throttle_lines(warehouse: Warehouse, plan: Plan, pending: Sequence[Change], 
         brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
         topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
         yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
-    yield from (events.OtherThrottleSet(other).line for other in other_throttled_plans(warehouse, ()))
+    yield from (events.OtherThrottleSet(other).line for other in other_throttled_plans(warehouse, being_committed))
 
 
 def foreign_throttle_texts(

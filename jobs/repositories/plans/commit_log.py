@@ -53,6 +53,8 @@ class CommitLog:
     """Whether a request still runs, after which the plan has more to do."""
     unanswered: bool = False
     """Whether none of the notified brokers accepted what was written."""
+    throttle_left: bool = False
+    """Whether the throttle of the plan could not be removed, though none of its replicas move."""
     _attempt: int | None = None
     _has_drained: bool = False
     """Whether this attempt has marked brokers as drained."""

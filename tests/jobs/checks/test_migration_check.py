@@ -267,6 +267,19 @@ def test_lines_of_server_properties(config: MigrationConfig, line: str) -> None:
     assert [text for text in advice if line not in f"{text} "] == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("[Errno 111] Connection refused", "start the broker, or correct its address"),
+        ("SASL authentication failed", "correct the user and the credentials in --command-config"),
+        ("no answer in time", "check that the broker's process responds"),
+    ],
+)
+def test_the_remedy_is_that_of_the_reason(reason: str, remedy: str) -> None:
+    (advice,) = [row.advice or "" for row in _results({}, silent=reason) if row.check == "settings"]
+    assert advice.startswith(remedy), advice
+
+
 SILENT: Final[dict[str, TopicFacts]] = {
     "a topic without id": TopicFacts(["old"], without_id=["old"]),
     "partitions in every state": TopicFacts(
@@ -292,7 +305,9 @@ def _findings(configs: dict[int, MigrationConfig]) -> list[tuple[str, str, str]]
     return [(row.check, row.status.value, row.found) for row in _results(configs)]
 
 
-def _results(configs: dict[int, MigrationConfig], topics: TopicFacts | None = None) -> list[CheckResult]:
+def _results(
+    configs: dict[int, MigrationConfig], topics: TopicFacts | None = None, silent: str = "it is slow"
+) -> list[CheckResult]:
     ids = [*configs] or [0]
     state = ClusterState(
         controller=ControllerRegistration(0, -1),
@@ -309,7 +324,7 @@ def _results(configs: dict[int, MigrationConfig], topics: TopicFacts | None = No
         topics=topics or TopicFacts(),
         carried=CarriedZnodes(),
         configs=configs,
-        silent={} if configs else {0: "it is slow"},
+        silent={} if configs else {0: silent},
     )
     settings = Settings("default", "w", ClusterConf(zookeeper="zk1:2181"))
     results = [*migration_checks(settings, facts)]

@@ -103,9 +103,9 @@ def test_a_reassignment_that_has_ended_is_in_the_way_of_none(
 # live brokers, ISR -> what a wait for the move from [1, 2] to [3, 2] names
 BLOCKED: Final = [
     ({1, 2, 3}, [1, 2], ""),
-    ({1, 2}, [1, 2], "broker 3 is not live: 1 move cannot proceed"),
-    ({1, 3}, [1], "broker 2 is not live: 1 move cannot proceed"),
-    ({1}, [1], "brokers 2, 3 are not live: 1 move cannot proceed"),
+    ({1, 2}, [1, 2], "1 move waits for broker 3, which is not live"),
+    ({1, 3}, [1], "1 move waits for broker 2, which is not live"),
+    ({1}, [1], "1 move waits for brokers 2, 3, which are not live"),
     ({1, 3}, [1, 2, 3], ""),
 ]
 

@@ -14,7 +14,7 @@ from jobs.snapshots.cluster_view import ClusterView, view_of
 from jobs.snapshots.health import Health, health_of
 from schemas.enums import NO_CONTROLLER, NO_LEADER
 from schemas.rows import Row, Snapshot
-from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_config, encode_state
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.zookeeper.live_view import live_view
@@ -150,6 +150,36 @@ def test_unmoved_partitions_are_named_and_only_waiting_ones_count(tree: KafkaTre
             "waits_for": [9],
         },
     ]
+
+
+LISTED = {"leader.replication.throttled.replicas": "0:0", "follower.replication.throttled.replicas": "0:1"}
+SENT, RECEIVED = ({f"{side}.replication.throttled.rate": "10"} for side in ("leader", "follower"))
+
+
+@pytest.mark.parametrize(
+    ("topics", "brokers", "lagging"),
+    [
+        ({}, {"0": SENT, "1": RECEIVED}, 0),  # a rate alone limits nothing
+        ({"t": LISTED}, {}, 0),
+        ({"t": LISTED}, {"0": SENT}, 1),
+        ({"t": LISTED}, {"<default>": RECEIVED}, 1),
+        ({"t": LISTED}, {"0": RECEIVED, "1": SENT}, 0),
+        ({"calm": LISTED}, {"0": SENT, "1": RECEIVED}, 0),
+        ({"t": LISTED}, {"1": None}, 1),  # unreadable, so it may have a rate
+    ],
+)
+def test_replicas_catch_up_under_a_throttle_only_if_their_topic_lists_them(
+    tree: KafkaTree, topics: dict[str, dict[str, str]], brokers: dict[str, dict[str, str] | None], lagging: int
+) -> None:
+    """Only replica 1 of t-0 is out of sync."""
+    tree.add_topic("t", {0: [0, 1], 1: [0, 1]})
+    tree.add_topic("calm", {0: [0, 1]})
+    tree.write(state_path("t", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=6, isr=[0])))
+    for kind, configs in (("topics", topics), ("brokers", brokers)):
+        for name, config in configs.items():
+            tree.write(f"/config/{kind}/{name}", b"{" if config is None else encode_config(config))
+
+    assert judged(live_view(tree.endpoint)).throttled_lagging == lagging
 
 
 @pytest.mark.parametrize(("controller", "moving"), [(0, 0), (2147483647, 2), (None, 2)])

@@ -10,11 +10,11 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection, ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.console_output.commit_events import log_event
-from jobs.execution.admin.throttles import throttle_rows
+from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.execution.cancellation import cancel_running
 from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.repository import read_plan
@@ -140,7 +140,7 @@ def test_zookeeper_lost_during_the_wait_is_still_running(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    controller.events = [lambda: monkeypatch.setattr("jobs.execution.admin.running_waves.read_statuses", lose)]
+    controller.events = [lambda: monkeypatch.setattr("jobs.execution.admin.running_waves._read_current", lose)]
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.3)
 
     stopped = run(surveyor, kafka, plan)
@@ -231,6 +231,27 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
         PlanStatus.CANCELLED,
         None,
     )
+
+
+def test_a_dry_run_names_the_running_commit_and_advises_to_wait(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """Its throttle is in use, although none of its replicas move yet."""
+    reader = ZooKeeperReader(kafka.client)
+    set_throttle(surveyor.warehouse, reader, controller, "theirs", plan.changes, 1000, report=log_event)
+    dry = [("commit", plan.plan_id, "--mode", "admin"), ("cancel", "--throttles")]
+    with own_lease(settings_of(surveyor.warehouse.uri, kafka.hosts), "theirs", "commit"):
+        held = [surveyor.run(*words, "--zookeeper", kafka.hosts).stdout for words in dry]
+    free = [surveyor.run(*words, "--zookeeper", kafka.hosts).stdout for words in dry]
+
+    running = (
+        "for `surveyor commit theirs` has the lease of this cluster: wait until it is done (`surveyor verify theirs`"
+    )
+    left = "the throttle of plan theirs is still set: `surveyor commit theirs --apply`"
+    apply = "\napply: surveyor "
+    assert [[text in stdout for text in (running, left, apply)] for stdout in held] == [[True, False, False]] * 2, held
+    assert [[text in stdout for text in (running, apply)] for stdout in free] == [[False, True]] * 2, free
+    assert [left in free[0], "\nwait for it: surveyor verify theirs " in held[0]] == [True, True]
 
 
 def test_uncommitted_plan_is_cancelled_during_a_commit(

@@ -141,10 +141,43 @@ def test_a_target_that_dies_during_the_wait_is_named(
     """Its moves do not continue, and the last line says so."""
     controller.stuck, controller.events = True, [lambda: kafka.unregister(3)]
     done = run(surveyor, kafka, plan, "--wait", "--max-wait", "1s")
-    blocked = "broker 3 is not live: 2 moves cannot proceed"
+    blocked = "2 moves wait for broker 3, which is not live"
     assert done.exit_code == RUNNING
     assert f"surveyor: {blocked}\n" in done.stderr
     assert f"{blocked}; other requested changes continue in the cluster" in done.stderr
+
+
+def test_moves_that_wait_for_a_dead_broker_are_named_without_a_wait(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
+) -> None:
+    """A replica stays on the broker, so that the moves are accepted; the last one is a rollback."""
+    moves = [reassignment(kafka, OTHER, 0, [2, 1])]
+    plan = store_plan(warehouse, kafka, moves, kind=PlanKind.REASSIGN.value)
+    kafka.unregister(1)
+    controller.set_state((OTHER, 0), isr=[0])
+
+    committed, again = run(surveyor, kafka, plan), run(surveyor, kafka, plan)
+    verified = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts)
+    controller.finish_all()
+    complete = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
+    controller.set_state((OTHER, 0), isr=[2])
+    back = surveyor.run("rollback", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply", "--yes")
+
+    ended = [committed, again, verified, back]
+    assert [done.exit_code for done in ended] == [DONE] * 4, back.stderr
+    text = "\n  1 move waits for broker 1, which is not live\n"
+    assert [done.stdout.count(text) for done in ended] == [1] * 4, [done.stdout for done in ended]
+    assert (complete["blocked"], complete["is_complete"]) == (None, True)
+
+
+def test_a_throttle_that_a_broker_does_not_remove_fails_the_commit(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    controller.events = [controller.finish_all, lambda: setattr(controller, "refuses", "3")]
+    done = run(surveyor, kafka, plan, "--throttle", "1000")
+    left = f"its throttle could not be removed: `surveyor commit {plan.plan_id} --apply` removes it later"
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (ERROR, PlanStatus.COMMITTED)
+    assert (left in done.stdout, [*overrides(kafka)]) == (True, ["brokers/3"])
 
 
 @pytest.mark.parametrize("more", [(), ("--throttle", "1MB/s"), ("--via", "zookeeper"), ("--wait", "--max-wait", "1m")])

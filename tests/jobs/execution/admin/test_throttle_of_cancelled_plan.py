@@ -1,5 +1,6 @@
 """A cancelled plan whose replicas still move: its throttle can be changed and removed, and is removed at the end."""
 
+import json
 from typing import Any
 
 import pytest
@@ -65,6 +66,31 @@ def test_it_is_removed_once_the_replicas_are_complete(
     assert (moving.exit_code, "stays set while" in moving.stderr, then) == (0, True, {"1000"})
     assert (done.exit_code, overrides(tree), throttle_rows(surveyor.warehouse)) == (0, {}, [])
     assert controller.waves == []
+
+
+def test_a_broker_that_does_not_remove_it_is_named_until_it_does(
+    tree: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """The rate that is left limits nothing, because no topic lists throttled replicas, so it is due at once."""
+    controller.refuses = "1"
+    cancelled = surveyor.run("cancel", plan.plan_id, "--zookeeper", tree.hosts, "--apply", "--yes")
+    again = commit(surveyor, tree, plan)
+    controller.set_state((T, 0), isr=[0])
+    surveyor.run("snapshot", "--zookeeper", tree.hosts)
+    status = surveyor.run("status", "--zookeeper", tree.hosts, "--json")
+    controller.refuses = None
+    removed = commit(surveyor, tree, plan)
+
+    assert "its throttle could not be removed from broker 1" in cancelled.stdout
+    assert f"remove its throttle: surveyor commit {plan.plan_id} --apply" in cancelled.stdout
+    assert f"plan {plan.plan_id}: cancelled; 1 cancelled now\n" in cancelled.stdout
+    assert f"surveyor commit {plan.plan_id} --apply" in again.stdout
+    due = json.loads(status.stdout)["due"]
+    assert [step["what"] for step in due if "throttle" in step["what"]] == [
+        f"nothing moves, and the throttle of plan {plan.plan_id} is still set"
+    ]
+    assert (cancelled.exit_code, again.exit_code, removed.exit_code) == (1, 1, 0)
+    assert (overrides(tree), throttle_rows(surveyor.warehouse)) == ({}, [])
 
 
 def test_dry_run_leaves_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
