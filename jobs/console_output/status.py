@@ -157,7 +157,7 @@ def _figures(status: ClusterStatus) -> Iterator[tuple[str, str]]:
         note = "limits nothing while a broker is down; when it starts, `surveyor cancel --throttles` can remove it"
         yield "throttled, down", f"{abbreviate(down)}: a throttle that {note}"
     if drained := [*_drains(status.situation)]:
-        ids = ",".join(str(row.broker_id) for row in status.situation.warehouse_status.drained)
+        ids = ",".join(map(str, sorted(status.situation.drained.intersection(health.live))))
         yield "drained", f"{abbreviate(drained)}; `surveyor plan undrain --brokers {ids} --refresh` ends it"
     if status.credentials_fault is not None:
         yield "credentials", f"no request to brokers is possible: {status.credentials_fault}"
@@ -184,15 +184,18 @@ def _exceptional_figures(health: Health) -> Iterator[tuple[str, int, str]]:
 
 
 def _drains(situation: ClusterSituation) -> Iterator[str]:
-    """Format each drained broker with the age and the author of its drain.
+    """Format each live drained broker with the age and the author of its drain; one that is down has its own advice.
 
     >>> from types import SimpleNamespace as Named
     >>> row = Named(broker_id=2, since=0.0, plan_id="5f")
     >>> status = Named(drained=[row], drained_by={"5f": "ann@ops1"})
-    >>> list(_drains(Named(warehouse_status=status, age_of=lambda since: 300.0)))
+    >>> health = Named(live=[1, 2])
+    >>> list(_drains(Named(warehouse_status=status, health=health, age_of=lambda since: 300.0)))
     ['2 since 5 min by ann@ops1']
     """
     for row in situation.warehouse_status.drained:
+        if row.broker_id not in situation.health.live:
+            continue
         author = situation.warehouse_status.drained_by.get(row.plan_id or "")
         by = f" by {author}" if author else ""
         yield f"{row.broker_id} since {format_duration(max(situation.age_of(row.since), 0))}{by}"

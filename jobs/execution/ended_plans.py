@@ -2,6 +2,7 @@
 
 A change is overtaken if a later commit of another plan has changed its partition, or if its topic is gone. A plan whose
 changes are all complete is committed. If the others are all overtaken, it is cancelled, and its row names the cause.
+Plans that batch mode has begun are left out: a state in ZooKeeper does not show that the brokers were notified.
 """
 
 import logging
@@ -20,7 +21,7 @@ from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentState, OperationState
-from schemas.enums import Action, Outcome, PlanKind, PlanStatus
+from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.plan import Plan, Transition
 from schemas.rows import Change, CommitRecord, PlanRecord, PlanRow
 from schemas.text import abbreviate
@@ -75,6 +76,8 @@ def _close(
     is_running = holder is not None and holder.plan == plan.plan_id
     if plan.row.status != PlanStatus.PARTIAL or is_running or plan.row.kind in _UNCHECKED_KINDS:
         return
+    if _begun_in_batch_mode(warehouse, plan.plan_id):
+        return
     statuses = verify_plan(plan, current, operations)
     left = [row for row, status, _ in statuses if status is not ReassignmentStatus.COMPLETE]
     if not left:
@@ -83,6 +86,11 @@ def _close(
         reason = _overtaken_by(warehouse, plan, left, current, operations)
         if reason is not None:
             apply_transition(warehouse, plan.plan_id, Transition.OVERTAKE, reason)
+
+
+def _begun_in_batch_mode(warehouse: Warehouse, plan_id: str) -> bool:
+    own, take_over = ("plan_id", "=", plan_id), ("action", "=", Step.TAKE_OVER.value)
+    return warehouse.read(CommitRecord.TABLE, own, take_over, columns=["attempt"]).num_rows > 0
 
 
 def _overtaken_by(

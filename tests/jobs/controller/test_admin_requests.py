@@ -457,7 +457,7 @@ def test_isr_change_during_the_first_read_is_noticed(
         (REASSIGN, b'{"version":1,"partitions":[]}', "withdraw_reassignment", True),
         (REASSIGN, b"{nonsense", "withdraw_reassignment", False),
         (ELECTION, b'{"version":1,"partitions":[]}', "withdraw_election", True),
-        (ELECTION, b"", "withdraw_election", False),
+        (ELECTION, b"", "withdraw_election", True),
         ("/isr_change_notification/isr_change_0000000001", b"{nonsense", "discard_notification", False),
         ("/log_dir_event_notification/log_dir_event_0000000001", b"[]", "discard_notification", False),
     ],
