@@ -25,7 +25,7 @@ from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from planner.columns.broker_skew import BYTES, EMPTY, LEADERS, Skew
 from schemas.broker_configs import DEFAULT_ENTITY
-from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
+from schemas.enums import NO_CONTROLLER, DrainMode, PlanKind, PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import PlanRecord, QuarantinedZnode
@@ -341,13 +341,18 @@ def uncommitted_plans(situation: ClusterSituation) -> list[UncommittedPlan]:
 
 
 def _old_snapshot(situation: ClusterSituation, plan: PlanRecord) -> str:
-    """Return the snapshot of a plan and its age if there is a newer one."""
-    newest = situation.warehouse_status.snapshot
-    if newest is None or plan.snapshot_id >= newest.snapshot_id:
+    """Return the snapshot of a plan if there is a newer one, with its age if it is old."""
+    if not _is_on_older_snapshot(situation, plan):
         return ""
     taken_at = situation.warehouse_status.taken.get(plan.snapshot_id)
-    age = "" if taken_at is None else f", {format_age(taken_at, situation.now)} old"
+    is_old = taken_at is not None and situation.age_of(taken_at) > OLD_SNAPSHOT_SECONDS
+    age = f", {format_age(taken_at, situation.now)} old" if taken_at is not None and is_old else ""
     return f", on snapshot {plan.snapshot_id}{age}"
+
+
+def _is_on_older_snapshot(situation: ClusterSituation, plan: PlanRecord) -> bool:
+    newest = situation.warehouse_status.snapshot
+    return newest is not None and plan.snapshot_id < newest.snapshot_id
 
 
 def _plan_text(situation: ClusterSituation, plan: PlanRecord, status: str) -> str:
@@ -417,8 +422,10 @@ def _is_begun(plan: PlanRecord) -> bool:
 
 
 def _is_committable(situation: ClusterSituation, plan: PlanRecord) -> bool:
+    """Return whether a commit would accept the plan; what reconcile finds due on a newer snapshot takes its place."""
     size = plan.changes or situation.warehouse_status.operations[plan.plan_id]
-    return bool(size) and situation.is_fresh(plan)
+    is_superseded = plan.kind == PlanKind.RECONCILE and _is_on_older_snapshot(situation, plan)
+    return bool(size) and situation.is_fresh(plan) and not is_superseded
 
 
 def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:

@@ -90,7 +90,7 @@ def _close(
 
 def _begun_in_batch_mode(warehouse: Warehouse, plan_id: str) -> bool:
     own, take_over = ("plan_id", "=", plan_id), ("action", "=", Step.TAKE_OVER.value)
-    return warehouse.read(CommitRecord.TABLE, own, take_over, columns=["attempt"]).num_rows > 0
+    return bool(warehouse.read(CommitRecord.TABLE, own, take_over, columns=["attempt"]).num_rows)
 
 
 def _overtaken_by(

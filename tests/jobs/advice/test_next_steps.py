@@ -443,6 +443,7 @@ def test_the_command_line_takes_the_command(command: str) -> None:
     [
         plan(changes=0),
         plan(created_at=NOW - timedelta(days=2)),
+        plan(kind="reconcile", snapshot_id=3),
     ],
 )
 def test_uncommittable_plans_are_not_shown(old: PlanRecord) -> None:
