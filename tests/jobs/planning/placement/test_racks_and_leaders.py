@@ -79,7 +79,7 @@ def test_rack_is_the_same_while_its_brokers_get_its_new_name(bare_tree: KafkaTre
         assert all(len({RACKS[broker] for broker in replicas}) == 3 for replicas in targets), goal
         assert plan["warnings"] == [
             f"rack {rack} is now named zone-{rack}, by the snapshots of brokers that were restarted: both count as one "
-            "rack"
+            f"rack for 7 days; if zone-{rack} is another rack, plan with --disable-rack-aware until then"
             for rack in "abc"
         ]
     made = surveyor.json("plan", "assign", "--topic", "t", "--partitions", "6", "--replication-factor", "3")

@@ -203,6 +203,7 @@ def _plan_of_all(warehouse: Warehouse, known: Mapping[str, Any]) -> PlanRecord:
         "isr_before": known["isr"],
         "isr_after": known["isr"],
         "requires_live": moved,
+        "requires_dead": pa.array([[] for _ in moved], pa.list_(pa.int32())),
     }
     constants = {"wave": 0, "action": Action.REASSIGN.value, "is_new": False, "reason": "evens out"}
     changes = _filled("changes", pa.table(columns), constants)
