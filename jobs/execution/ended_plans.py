@@ -23,7 +23,7 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentState, OperationState
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.plan import Plan, Transition
-from schemas.rows import Change, CommitRecord, PlanRecord, PlanRow
+from schemas.rows import Change, CommitRecord, Key, PlanRecord, PlanRow
 from schemas.text import abbreviate
 
 _UNCHECKED_KINDS = frozenset({PlanKind.DRAIN, PlanKind.UNDRAIN})
@@ -98,7 +98,9 @@ def _overtaken_by(
 ) -> str | None:
     """Return what has overtaken all rows that are left; None if one of them may still be carried out."""
     gone = [row for row in left if _is_gone(row, current, operations)]
-    overtaking = [_later_plan(warehouse, plan, row) for row in left if row not in gone]
+    existing = [row for row in left if row not in gone]
+    records = _commits_of(warehouse, existing)
+    overtaking = [_later_plan(records[row.key], plan, row) for row in existing]
     later = [plan_id for plan_id in dict.fromkeys(overtaking) if plan_id is not None]
     if None in overtaking:
         return None
@@ -119,19 +121,27 @@ def _is_gone(row: PlanRow, current: CurrentState, operations: OperationState) ->
     return not topic.exists or (row.topic_id is not None and is_other_topic(row, topic))
 
 
-def _later_plan(warehouse: Warehouse, plan: Plan, row: PlanRow) -> str | None:
+def _commits_of(warehouse: Warehouse, rows: Sequence[PlanRow]) -> dict[Key, list[CommitRecord]]:
+    """Return what commits of plans recorded on the partitions, or the topics, of these rows, the latest last."""
+    by_key: dict[Key, list[CommitRecord]] = defaultdict(list)
+    topics = sorted({row.topic for row in rows})
+    records = warehouse.typed_rows(CommitRecord, ("topic", "in", topics)) if topics else []
+    for record in sorted(records, key=attrgetter("committed_at")):
+        if record.plan_id:
+            by_key[record.topic, record.partition].append(record)  # type: ignore[index] # as the key of a row
+    return by_key
+
+
+def _later_plan(records: Sequence[CommitRecord], plan: Plan, row: PlanRow) -> str | None:
     """Return the last other plan that changed the partition of a row in the same way, after the plan's own commits."""
-    of_topic = warehouse.typed_rows(CommitRecord, ("topic", "=", row.topic))
-    rows = [record for record in of_topic if (record.topic, record.partition) == row.key and record.plan_id]
-    by_plan: dict[bool, list[CommitRecord]] = defaultdict(list)
-    for record in sorted(rows, key=attrgetter("committed_at")):
-        by_plan[record.plan_id == plan.plan_id].append(record)
-    since = by_plan[True][-1].committed_at if by_plan[True] else plan.row.created_at
+    own = [record.committed_at for record in records if record.plan_id == plan.plan_id]
+    since = own[-1] if own else plan.row.created_at
     later = [
-        record
-        for record in by_plan[False]
-        if record.outcome == Outcome.APPLIED
+        record.plan_id
+        for record in records
+        if record.plan_id != plan.plan_id
+        and record.outcome == Outcome.APPLIED
         and record.action in {row.action, Action.REASSIGN}
         and record.committed_at > since
     ]
-    return later[-1].plan_id if later else None
+    return later[-1] if later else None
