@@ -467,6 +467,11 @@ class PlanRecord(TableRow, frozen=True, kw_only=True):
         return self.names or ([self.name] if self.name else [])
 
     @property
+    def command_name(self) -> str:
+        """The name for commands: the first one that was given, else the id."""
+        return (self.all_names or [self.plan_id])[0]
+
+    @property
     def title(self) -> str:
         """The id and the names.
 

@@ -306,7 +306,7 @@ def _begun_plans(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Plans whose commit has begun and is not complete."""
     begun = situation.begun
     for plan in reversed(begun[-PLANS_SHOWN:]):
-        name, text = quote((plan.all_names or [plan.plan_id])[0]), _plan_text(situation, plan, str(plan.status))
+        name, text = quote(plan.command_name), _plan_text(situation, plan, str(plan.status))
         if situation.holder is not None and situation.holder.plan == plan.plan_id:
             text = f"plan {name} ({plan.kind}) is carried out by {situation.holder}"
             yield Suggestion(f"{text}: wait for it, or ask there", f"verify {name}")
@@ -332,7 +332,7 @@ def uncommitted_plans(situation: ClusterSituation) -> list[UncommittedPlan]:
     """Return the plans that a commit would accept, and of which none has applied anything, the newest first."""
     plans = []
     for plan in reversed(situation.uncommitted):
-        name = quote((plan.all_names or [plan.plan_id])[0])
+        name = quote(plan.command_name)
         size = plan_size(plan.changes, situation.warehouse_status.operations[plan.plan_id])
         text = _plan_text(situation, plan, f"not committed: {size}{_old_snapshot(situation, plan)}")
         discard = None if situation.health.migration else Suggestion("discard it", f"cancel {name} --apply")
@@ -357,7 +357,7 @@ def _is_on_older_snapshot(situation: ClusterSituation, plan: PlanRecord) -> bool
 
 def _plan_text(situation: ClusterSituation, plan: PlanRecord, status: str) -> str:
     broken = "".join(f"; {sentence}" for sentence in situation.assumptions.get(plan.plan_id, ()))
-    return f"plan {quote((plan.all_names or [plan.plan_id])[0])} ({plan.kind}) is {status}{broken}"
+    return f"plan {quote(plan.command_name)} ({plan.kind}) is {status}{broken}"
 
 
 def _throttles(situation: ClusterSituation) -> Iterator[Suggestion]:

@@ -70,9 +70,9 @@ def stalled_steps(stalled: Sequence[BlockedReassignment], owners: Sequence[Movin
     for owner in owners:
         owned = [waiting.pop(key) for key in owner.keys if key in waiting]
         if owned:
-            cancel = f"`surveyor cancel {shlex.quote(owner.name)}` ends the plan"
+            cancel = f"`surveyor cancel {shlex.quote(owner.row.command_name)}` ends the plan"
             text = f"{_does_not_move(owned)}; {owner_text(owner)}; only if it cannot be started, {cancel}"
-            steps.append(Suggestion(text, shlex.join(["verify", owner.name])))
+            steps.append(Suggestion(text, shlex.join(["verify", owner.row.command_name])))
     if waiting:
         unowned = [*waiting.values()]
         steps.append(Suggestion(f"{_does_not_move(unowned)}, or cancel", _cancel_command(unowned)))
@@ -119,9 +119,9 @@ def _wait_for(settings: Settings, reader: ClusterReader, owner: MovingPlan) -> s
     holder = reader.read_lease_holder()
     is_committing = holder is not None and holder.plan == owner.row.plan_id
     begun = f"{holder}" if is_committing else f"committed by {owner.begun}, and that command has ended"
-    verify = f"`{command_line(settings, 'verify', owner.name)}` shows that"
+    verify = f"`{command_line(settings, 'verify', owner.row.command_name)}` shows that"
     if owner.row.status == PlanStatus.COMMITTED and not is_committing:
-        wait = command_line(settings, "commit", owner.name, "--apply", "--wait")
+        wait = command_line(settings, "commit", owner.row.command_name, "--apply", "--wait")
         verify = f"{verify}, and `{wait}` waits for it"
     ask = "" if owner.author == this_actor().user else f", or ask {owner.author}"
     return (

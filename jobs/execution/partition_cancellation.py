@@ -148,7 +148,7 @@ def _warn_of_owners(settings: Settings, pending: Sequence[PartitionReading]) -> 
         warn(f"whether a plan requested them is unknown: {error}")
         return
     for owner in owners:
-        cancel = command_line(settings, "cancel", owner.name)
+        cancel = command_line(settings, "cancel", owner.row.command_name)
         warn(f"{owner_text(owner)}; only `{cancel}` also closes the plan, so that no commit continues it")
 
 

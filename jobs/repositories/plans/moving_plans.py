@@ -33,11 +33,6 @@ class MovingPlan:
     """The partitions of the running reassignments."""
 
     @property
-    def name(self) -> str:
-        """The name for commands: the first one that was given, else the id."""
-        return (self.row.all_names or [self.row.plan_id])[0]
-
-    @property
     def partitions(self) -> list[str]:
         return [partition_name(*key) for key in self.keys]
 
