@@ -308,7 +308,7 @@ def test_no_brokers_to_ask() -> None:
 
 def test_client_properties_that_are_not_understood(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
-    path.write_text("sasl.jaas.config=x\n")
+    path.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=x\n")
 
     with pytest.raises(UsageError, match="jaas"):
         ask([], properties=path)
