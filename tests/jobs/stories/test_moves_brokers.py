@@ -260,7 +260,7 @@ def test_a_drain_outlasts_a_restart_and_is_undone(kafka: PlannedKafka) -> None:
         assert eventually(lambda: kafka.replicas("drain") == drained)
         assert eventually(lambda: kafka.leaders("drain") == {0: 2, 1: 2, 2: 3})
         assert kafka.surveyor.json("verify", "drain")["is_complete"]
-        assert 3 in kafka.leaders("spread").values(), "Kafka's own order gives all to broker 2"
+        assert {3} <= {*kafka.leaders("spread").values()} <= {2, 3}, "Kafka's own order gives all to broker 2"
         led = Counter(leader for topic in kafka.topics_in_snapshot() for leader in kafka.leaders(topic).values())
         assert max(led.values()) == led[share["broker_id"]] == share["leaders"]
         assert led.total() == share["partitions"]
