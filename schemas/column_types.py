@@ -38,6 +38,13 @@ class Columns:
         return {"type": "struct", "fields": [column.json for column in self.columns]}
 
 
+def uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a schema's JSON without comments, which are metadata that other schemas of the same table lack."""
+    if isinstance(part, dict):
+        return {key: {} if key == "metadata" else uncommented(value) for key, value in part.items()}
+    return [uncommented(item) for item in part] if isinstance(part, list) else part
+
+
 def array(element: Type) -> Type:
     return {"type": "array", "elementType": element, "containsNull": True}
 

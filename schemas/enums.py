@@ -216,8 +216,6 @@ class RejectionCode(StrEnum):
     """It is being reassigned, or a request for it is in /admin/reassign_partitions."""
     ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
     """The state machine has no such transition from its state."""
-    ELECTION_NOT_NEEDED = "ELECTION_NOT_NEEDED"
-    """Its leader is live."""
     NOT_STABLE = "NOT_STABLE"
     """Its preferred replica has not been in the ISR for the requested number of snapshots."""
     NOT_SETTLED = "NOT_SETTLED"

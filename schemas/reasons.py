@@ -190,7 +190,7 @@ NO_LONGER_DRAINED: Final = Sentence("no longer drained, and not in the ISR: {out
 NO_LEADER_TO_FOLLOW: Final = Sentence("it has no live leader to follow")
 
 # placements: why a partition moves, and why brokers stay uneven
-PLACED: Final = Sentence("{rules}: {moves}; holds {counts}")
+PLACED: Final = Sentence("{rules}: {moves}")
 FACTOR: Final = Sentence("replication factor {before} → {after}")
 REPLACES: Final = Sentence("replaces {source} by {target}")
 EMPTIES: Final = Sentence("empties {source}")
@@ -199,8 +199,7 @@ LESS_CROWDED: Final = Sentence("most in one rack {before} → {after}")
 AS_GIVEN: Final = Sentence("as given")
 EVENS_OUT_REPLICAS: Final = Sentence("evens out replicas")
 EVENS_OUT_PREFERRED: Final = Sentence("evens out leaders")
-BROKER_COUNT: Final = Sentence("{name}: {before} → {after}")
-PREFERRED_CHANGES: Final = Sentence("preferred leader {before} → {after}; preferred {counts}")
+PREFERRED_CHANGES: Final = Sentence("preferred leader {before} → {after}")
 ORDER_CHANGES: Final = Sentence("order of replicas changes")
 LEAST_COPIES: Final = Sentence("every plan copies at least {replicas}")
 REQUIRED_COPIES: Final = Sentence(
@@ -265,13 +264,11 @@ REQUEST_TOO_LARGE: Final = Sentence(
 INTERMEDIATE_FAULT: Final = Sentence("on the way, after wave {wave}: {fault}")
 
 # offline partitions
-LEADER_ALIVE: Final = Sentence("its leader {leader} is live")
 LAST_STATE: Final = Sentence(
     "its state znode is gone: snapshot {seen} showed leader {leader}, ISR {isr:ids}, leader epoch {leader_epoch}"
 )
 STATE_VANISHED: Final = Sentence("{last_state}; `surveyor plan recover` offers leaders for it, with the evidence")
 NOT_OFFLINE: Final = Sentence("it has a leader, or no state yet, or its topic is queued for deletion")
-ILLEGAL_TRANSITION: Final = Sentence("it is {state}; {allowed}")
 CANDIDATE: Final = Sentence("{broker} ({history})")
 KAFKAS_CHOICE: Final = Sentence("; Kafka's choice")
 LAST_IN_SYNC: Final = Sentence("in sync until snapshot {snapshot}, leader epochs since: {epochs}")

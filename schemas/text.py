@@ -9,7 +9,7 @@ from typing import Final
 DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker "
 """Start of the part of a reason that names a drained broker as leader; the broker id follows."""
 
-LINES_SHOWN: Final = 50
+LINES_SHOWN: Final = 10
 """Lines of a list that are printed unless everything is requested."""
 
 BROKERS_SHOWN: Final = 20

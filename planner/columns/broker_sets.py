@@ -102,17 +102,24 @@ def with_referenced_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFr
     For rules that consider no other brokers: set operations on a hundred broker ids per row took most of their time.
     """
     has_failed = FAILED_COLUMN in partitions.columns
-    columns = partitions.columns if has_failed else [*partitions.columns, f"{NO_BROKERS_SQL} AS {FAILED_COLUMN}"]
+    own = partitions.columns if has_failed else [*partitions.columns, f"{NO_BROKERS_SQL} AS {FAILED_COLUMN}"]
+    columns = [*partitions.columns] if has_failed else [*partitions.columns, FAILED_COLUMN]
     excluded = [f"array_except(live, {name}) AS not_{name}" for name in _CANDIDATES]
     sets = live_brokers(brokers).selectExpr("live AS all_live", "drained AS all_drained", *excluded)
-    return partitions.crossJoin(F.broadcast(sets)).selectExpr(
-        *columns,
-        f"array_intersect(all_live, {REFERENCED_SQL}) AS registered",
-        f"array_except(registered, {FAILED_COLUMN}) AS live" if has_failed else "registered AS live",
-        "array_intersect(registered, all_drained) AS drained",
-        "array_except(registered, not_eligible) AS eligible",
-        "array_except(live, not_electable) AS electable",
-        "array_except(registered, not_informed) AS informed",
+    registered = f"array_intersect(all_live, {REFERENCED_SQL}) AS registered"
+    live = f"array_except(registered, {FAILED_COLUMN}) AS live" if has_failed else "registered AS live"
+    return (
+        partitions.crossJoin(F.broadcast(sets))
+        .selectExpr(*own, "all_drained", *(f"not_{name}" for name in _CANDIDATES), registered)
+        .selectExpr("*", live)
+        .selectExpr(
+            *columns,
+            *("registered", "live"),
+            "array_intersect(registered, all_drained) AS drained",
+            "array_except(registered, not_eligible) AS eligible",
+            "array_except(live, not_electable) AS electable",
+            "array_except(registered, not_informed) AS informed",
+        )
     )
 
 

@@ -80,19 +80,20 @@ def derive_partitions(
     broker_configs: DataFrame,
 ) -> DataFrame:
     """Fill the derived columns of PARTITIONS; `absent` is the result of `absent_brokers`."""
-    absent_ids, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", no_brokers())
+    absent_ids, leader, isr = F.col("absent"), F.col("leader"), F.coalesce("isr", no_brokers())
     overrides = topics.select("topic", min_isr_override(), F.col("deletion_requested").alias("deleting"))
     relevant_overrides = overrides.where("min_isr_override IS NOT NULL OR deleting")
-    is_live, deleting = ~F.array_contains(absent_ids, leader), F.coalesce("deleting", false())
-    min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
+    is_live = leader.isNotNull() & ~F.array_contains(absent_ids, leader)
+    deleting = F.coalesce("deleting", false())
     return (
         partitions.join(F.broadcast(relevant_overrides), "topic", "left")
+        .crossJoin(F.broadcast(absent.crossJoin(default_min_isr(broker_configs))))
         .withColumns(
             {
                 "partition_state": partition_state(leader, is_live, deleting),
                 "offline_replicas": intersect(F.col("replicas"), absent_ids),
                 "under_replicated": under_replicated(F.col("replicas"), isr),
-                "under_min_isr": F.size(isr) < min_isr,
+                "under_min_isr": F.size(isr) < F.coalesce("min_isr_override", "default_min_isr"),
                 "vanished": false(),
             },
         )

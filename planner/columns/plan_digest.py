@@ -12,19 +12,24 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from schemas.columns import TABLE_COLUMNS
 from schemas.plan_digest import HASHED, ID_LENGTH, LINE_END, NULL, SEPARATOR
 
 _SUMMED: Final = ("topic", "line", "moves")
 
 
-def _cell(column: str) -> str:
+def _cell(column: str, type_: object) -> str:
     """Return SQL for a value as text. Built from Columns, the cells of a line would take hundreds of calls to Spark."""
-    return f"coalesce(CAST({column} AS string), '{NULL}')"
+    text = f"CAST({column} AS string)"
+    if isinstance(type_, dict):  # engines write the nulls of an array in different ways
+        text = f"concat('[', array_join(CAST({column} AS array<string>), ', ', '{NULL}'), ']')"
+    return f"coalesce({text}, '{NULL}')"
 
 
 def with_lines(table: str, rows: DataFrame) -> DataFrame:
     """Add `line`, the text that the plan id covers, and `moves`, the number of replicas copied, to rows of a table."""
-    line = f"concat_ws('{SEPARATOR}', {', '.join(map(_cell, HASHED[table]))})"
+    types = {column.name: column.type for column in TABLE_COLUMNS[table].columns}
+    line = f"concat_ws('{SEPARATOR}', {', '.join(_cell(name, types[name]) for name in HASHED[table])})"
     return rows.withColumns({"line": F.expr(line), "moves": _moves() if table == "changes" else F.lit(0)})
 
 
@@ -33,11 +38,11 @@ def _moves() -> Column:
 
 
 def _topic_digests(lines: DataFrame) -> DataFrame:
-    hashed = F.sha2(F.concat_ws(LINE_END, F.sort_array(F.collect_list("line"))), 256)
-    return lines.groupBy("table", F.expr(_cell("topic")).alias("name")).agg(
-        F.concat_ws(SEPARATOR, "table", "name", hashed).alias("digest"),
-        F.count("*").alias("rows"),
-        F.sum("moves").alias("moves"),
+    hashed = F.sha2(F.concat_ws(LINE_END, F.sort_array("lines")), 256)
+    return (
+        lines.groupBy("table", F.coalesce("topic", F.lit(NULL)).alias("name"))
+        .agg(F.collect_list("line").alias("lines"), F.count("*").alias("rows"), F.sum("moves").alias("moves"))
+        .select("table", "rows", "moves", F.concat_ws(SEPARATOR, "table", "name", hashed).alias("digest"))
     )
 
 

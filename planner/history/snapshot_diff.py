@@ -6,6 +6,7 @@ is not a change of the partition, as another partition of the topic was moved. T
 commits check, and history does not grow. In: partitions as read and as they were, topics. Out: PARTITIONS rows.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
@@ -94,9 +95,7 @@ def join_versions(before: DataFrame, now: DataFrame) -> DataFrame:
 
     `b` and `a` are the rows before and after, null if missing.
     """
-    pairs = full_outer_join(before, now, PARTITION_KEY, [*_COMPARED, "snapshot_id"])
-    old, new = (F.col(side).dropFields("snapshot_id") for side in ("b", "a"))
-    return pairs.where(~new.eqNullSafe(old))
+    return full_outer_join(before, now, PARTITION_KEY, [*_COMPARED, "snapshot_id"]).where(_differs(_COMPARED))
 
 
 def has_changed() -> Column:
@@ -104,9 +103,12 @@ def has_changed() -> Column:
 
     A lower version is a change: the topic was deleted and created again.
     """
-    old, new = (F.col(side).dropFields("snapshot_id", "topic_version") for side in ("b", "a"))
     is_later = F.coalesce(F.col("a.topic_version") >= F.col("b.topic_version"), false())
-    return ~(new.eqNullSafe(old) & is_later)
+    return _differs([name for name in _COMPARED if name != "topic_version"]) | ~is_later
+
+
+def _differs(columns: Sequence[str]) -> Column:
+    return F.expr(" OR ".join(f"NOT (a.{name} <=> b.{name})" for name in columns))
 
 
 def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:

@@ -98,7 +98,9 @@ def reconcile_verdicts(
         .transform(with_referenced_brokers, brokers)
         .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
         .transform(with_election)
-        .selectExpr(*VERDICT_COLUMNS, f"{FIRST_ISR} AS first_isr", f"{ACTION} AS action", f"{CODE_SQL} AS code")
+        .selectExpr("*", f"{FIRST_ISR} AS first_isr")
+        .selectExpr("*", f"{ACTION} AS action")
+        .selectExpr(*VERDICT_COLUMNS, "first_isr", "action", f"{CODE_SQL} AS code")
     )
 
 

@@ -1,8 +1,8 @@
 """Election of a new leader in place of a dead one: the leader, the preconditions of the choice, and the reason.
 
-Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offline strategy, both for failures
-(`planner.leadership.failure_handling`) and on request (`planner.leadership.offline_election`). In: partitions with
-topic, broker sets and `unclean_allowed`. Out: the same rows with `elected`, and the columns of an ELECT change.
+Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offline strategy, as
+`planner.leadership.failure_handling` uses it. In: partitions with topic, broker sets and `unclean_allowed`. Out: the
+same rows with `elected`, and the columns of an ELECT change.
 """
 
 from typing import Final

@@ -106,7 +106,7 @@ def _with_evidence(
 
 
 def _describe_evidence(evidence: DataFrame) -> DataFrame:
-    """Return one row per partition: `best`, the broker ranked first, and `ranked`, a text with all candidates."""
+    """Return one row per partition: `best`, the chosen broker, and `ranked`, a text with all candidates."""
     last_in_isr = sentence(reasons.LAST_IN_SYNC, snapshot=F.col("last_in_isr_snapshot"), epochs=F.col("epochs_since"))
     history = sentences(
         F.coalesce(last_in_isr, sentence(reasons.NEVER_IN_SYNC)),
@@ -116,9 +116,9 @@ def _describe_evidence(evidence: DataFrame) -> DataFrame:
     text = sentence(reasons.CANDIDATE, broker=F.col("broker_id"), history=history)
     ranked = F.sort_array(F.collect_list(F.struct("rank", text.alias("text"))))
     return evidence.groupBy("topic", "partition").agg(
-        F.max(F.when(F.col("rank") == 1, F.col("broker_id"))).alias("best"),
-        F.array_join(ranked["text"], ", ").alias("ranked"),
-        F.max(F.when(F.col("rank") == 1, F.date_format("last_in_isr_at", "yyyy-MM-dd HH:mm:ss"))).alias("since"),
+        F.max(F.when(F.col("chosen"), F.col("broker_id"))).alias("best"),
+        F.array_join(F.transform(ranked, lambda candidate: candidate["text"]), ", ").alias("ranked"),
+        F.max(F.when(F.col("chosen"), F.date_format("last_in_isr_at", "yyyy-MM-dd HH:mm:ss"))).alias("since"),
     )
 
 

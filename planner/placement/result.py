@@ -3,7 +3,7 @@
 The lower bound is the number of copies that single partitions require, or, if brokers must be even, the number without
 which brokers cannot become as even. If brokers become fully even, that is what those below their even share lack, else
 what `fewest_copies` finds for the evenness reached. In: a finished PlacementModel. Each changed
-partition has a reason: the rule its moves serve, and its brokers' loads. Out: a Placement.
+partition has a reason: the rule its moves serve. Out: a Placement.
 """
 
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def placement_of(
     return Placement(
         replicas=lists,
         changed=inputs,
-        reasons=_reasons(model, goal, changed, moves, brokers),
+        reasons=_reasons(model, goal, changed, moves),
         moves=Moves(row=model.order[moves.row], source=ids[moves.source], target=ids[moves.target]),
         copies=copies(model),
         lower_bound=lower,
@@ -192,17 +192,14 @@ def missing_replicas(model: PlacementModel) -> tuple[int, str]:
 Pair = tuple[int, int]
 
 
-def _reasons(
-    model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: Moves, tally: LoadSummary
-) -> tuple[str, ...]:
-    """Return one text per row of `changed`: `empties broker 7: 7 → 9; holds 7: 30 → 0, 9: 20 → 25; ...`."""
+def _reasons(model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: Moves) -> tuple[str, ...]:
+    """Return one text per row of `changed`: `empties 7: 7 → 9; preferred leader 7 → 9`."""
     firsts = np.searchsorted(moves.row, changed)
     lasts = np.searchsorted(moves.row, changed, side="right")
     racks = [model.racks[lists[:, changed]] for lists in (model.before, model.after)]
     spans, most = ([measure(some).tolist() for some in racks] for measure in (racks_spanned, max_per_rack))
     factors = [(lists[:, changed] != NO_BROKER).sum(axis=0).tolist() for lists in (model.before, model.after)]
     leaders = [lists[0, changed].tolist() for lists in (model.before, model.after)]
-    holds, preferred = _count_texts(tally, tally.replicas), _count_texts(tally, tally.leaders)
     pairs = list(zip(moves.source.tolist(), moves.target.tolist(), strict=True))
     rule = _Rules(model, goal)
     texts = []
@@ -211,30 +208,18 @@ def _reasons(
         if first < last:
             row_pairs = pairs[first:last]
             span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
-            brokers = sorted({broker for pair in row_pairs for broker in pair} - {NO_BROKER})
             placed = reasons.PLACED.render(
                 rules=rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n])),
                 moves=", ".join(f"{rule.names[source]} → {rule.names[target]}" for source, target in row_pairs),
-                counts=", ".join(holds[broker] for broker in brokers),
             )
             parts.append(placed)
         old, new = leaders[0][n], leaders[1][n]
         if old != new:
-            counts = ", ".join(preferred[broker] for broker in sorted((old, new)))
-            elected = reasons.PREFERRED_CHANGES.render(before=tally.names[old], after=tally.names[new], counts=counts)
+            elected = reasons.PREFERRED_CHANGES.render(before=rule.names[old], after=rule.names[new])
             is_replaced = old in {source for source, _ in pairs[first:last]}
             parts.append(elected if is_replaced else reasons.WITH_STATE.render(reason=rule.of_leaders, state=elected))
         texts.append("; ".join(parts) or reasons.ORDER_CHANGES.render())
     return tuple(texts)
-
-
-def _count_texts(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
-    """Format each broker's count before and after, once for all rows."""
-    before, after = (count.tolist() for count in counts)
-    return [
-        reasons.BROKER_COUNT.render(name=name, before=old, after=new)
-        for name, old, new in zip(tally.names, before, after, strict=True)
-    ]
 
 
 class _Rules:

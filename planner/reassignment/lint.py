@@ -26,7 +26,7 @@ from planner.columns.broker_sets import (
 from planner.columns.change_rows import join_current
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.sentences import sentence
-from planner.columns.shape import false
+from planner.columns.shape import false, true
 from planner.reassignment.pending_requests import (
     is_being_reassigned_or_requested,
     leaderless_reason,
@@ -176,7 +176,7 @@ def _racks_of_all(brokers: DataFrame, rules: RackRules) -> DataFrame:
     The nth entry of `least_in_one` is the lowest possible number of n replicas in one rack; racks fill up evenly.
     """
     drained = F.col(DRAIN_MODE) if DRAIN_MODE in brokers.columns else F.lit(None)
-    may_hold = F.col("understood") & drained.isNull()
+    may_hold = F.when(F.col("understood") & drained.isNull(), true()).otherwise(false())
     if rules.may_hold is not None:
         may_hold = F.col("broker_id").isin([int(broker) for broker in rules.may_hold])
     all_brokers = brokers.select("broker_id", "rack", may_hold.alias("may_hold"))
@@ -245,7 +245,7 @@ def _fewer_racks(target: Column, size: Column, given_up: AbstractSet[str]) -> Co
 
 def _racks_now(given_up: AbstractSet[str]) -> Column:
     now = _racks(F.col("replicas"))
-    return F.array_except(now, F.array(*map(F.lit, sorted(given_up)))) if given_up else now
+    return F.filter(now, lambda rack: ~rack.isin(sorted(given_up))) if given_up else now
 
 
 def _racks(broker_ids: Column) -> Column:

@@ -33,13 +33,11 @@ def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
         .join(_assignments(partitions_then, topics_then, "then"), ["topic", "partition"], "full")
         .crossJoin(F.broadcast(live_brokers(brokers)))
     )
-    reason = _rejection(then)
     return rows.where(~F.coalesce(_is_unchanged(), false())).select(
         "topic",
         "partition",
         F.col("replicas_then").alias("replicas"),
-        reason["code"].alias("code"),
-        reason["reason"].alias("reason"),
+        *_code_and_reason(then),
     )
 
 
@@ -63,27 +61,21 @@ def _is_another_topic() -> Column:
     return F.coalesce(F.col("topic_id_now") != F.col("topic_id_then"), false())
 
 
-def _rejection(then: int) -> Column:
-    """Return a struct of code and reason, null if the partition can go back."""
+def _code_and_reason(then: int) -> tuple[Column, Column]:
+    """Return the first rejection that applies, null if the partition can go back."""
     now, before = F.col("replicas_now"), F.col("replicas_then")
     added = difference(before, now)
     dead, drained = difference(added, F.col("eligible")), intersect(added, F.col("drained"))
     unknown, moving = RejectionCode.UNKNOWN_PARTITION, RejectionCode.REASSIGNMENT_IN_PROGRESS
-    return F.coalesce(
-        _rejection_if(now.isNull(), unknown, sentence(reasons.GONE_SINCE, snapshot=F.lit(then))),
-        _rejection_if(before.isNull(), unknown, sentence(reasons.UNKNOWN_THEN, snapshot=F.lit(then))),
-        _rejection_if(
-            _is_another_topic(),
-            RejectionCode.UNKNOWN_TOPIC,
-            sentence(reasons.CREATED_AGAIN, snapshot=F.lit(then)),
-        ),
-        _rejection_if(F.col("moving_then"), moving, sentence(reasons.MOVED_THEN, snapshot=F.lit(then))),
-        _rejection_if(F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, sentence(reasons.RETURNS_TO_DEAD, dead=dead)),
-        _rejection_if(
-            F.size(drained) > 0, RejectionCode.DRAINED, sentence(reasons.RETURNS_TO_DRAINED, drained=drained)
-        ),
-    )
-
-
-def _rejection_if(condition: Column, code: RejectionCode | LintCode, reason: Column) -> Column:
-    return F.when(condition, F.struct(F.lit(code.value).alias("code"), reason.alias("reason")))
+    snapshot = F.lit(then)
+    cases: list[tuple[Column, RejectionCode | LintCode, Column]] = [
+        (now.isNull(), unknown, sentence(reasons.GONE_SINCE, snapshot=snapshot)),
+        (before.isNull(), unknown, sentence(reasons.UNKNOWN_THEN, snapshot=snapshot)),
+        (_is_another_topic(), RejectionCode.UNKNOWN_TOPIC, sentence(reasons.CREATED_AGAIN, snapshot=snapshot)),
+        (F.col("moving_then"), moving, sentence(reasons.MOVED_THEN, snapshot=snapshot)),
+        (F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, sentence(reasons.RETURNS_TO_DEAD, dead=dead)),
+        (F.size(drained) > 0, RejectionCode.DRAINED, sentence(reasons.RETURNS_TO_DRAINED, drained=drained)),
+    ]
+    codes = (F.when(condition, F.lit(code.value)) for condition, code, _ in cases)
+    texts = (F.when(condition, text) for condition, _, text in cases)
+    return F.coalesce(*codes).alias("code"), F.coalesce(*texts).alias("reason")

@@ -10,9 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import with_drained
-from planner.columns.requested_partitions import join_requested
 from planner.leadership.drain_changes import drain_changes, drain_rejections
-from planner.leadership.offline_election import changes_of, offline_verdicts
 from planner.leadership.undrain_changes import (
     not_drained,
     restart_changes,
@@ -345,12 +343,9 @@ def test_leaders_are_not_brought_back_to_a_drained_broker(spark: SparkSession, m
 
 
 @pytest.mark.parametrize("mode", DrainMode)
-def test_a_request_for_an_election_takes_the_last_choice(spark: SparkSession, mode: DrainMode) -> None:
-    """As `plan elect --offline` requests it."""
+def test_an_election_takes_the_last_choice(spark: SparkSession, mode: DrainMode) -> None:
     rule_input = RuleInput([partition_row([2, 9], NO_LEADER, [2])], live=LIVE, drained={2: mode})
-    partitions, topics, brokers, configs = rule_input.frames_and_configs(spark)
-    considered = join_requested(partitions.select("topic", "partition"), partitions, topics, brokers)
 
-    [change] = as_rows(changes_of(offline_verdicts(considered, configs, unclean=False)))
+    [change] = as_rows(reconcile_changes(*rule_input.frames_and_configs(spark)))
 
     assert (change["leader_after"], change["isr_after"], change["leader_and_isr_to"]) == (2, [2], [2])

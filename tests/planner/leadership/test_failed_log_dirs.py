@@ -5,8 +5,6 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from planner.columns.broker_sets import FAILED_COLUMN, with_failed
-from planner.columns.requested_partitions import join_requested
-from planner.leadership.offline_election import candidates_without_leader, changes_of, offline_verdicts
 from planner.leadership.unclean_recovery import offline_partitions, without_in_sync
 from schemas.enums import NO_LEADER, Action
 from schemas.tables import ANSWERS
@@ -116,15 +114,6 @@ def test_reconcile_names_failed_log_dirs(spark: SparkSession) -> None:
     expected_reasons[7] = "no in-sync replica can lead: ISR 7, 1"
     expected = [{"partition": number, "reason": f"{reason}; {SAID}"} for number, reason in expected_reasons.items()]
     assert_rejections(reconcile_rejections(*_rule_input().frames_and_configs(spark)), expected)
-
-
-def test_elections_asked_for_go_past_them(spark: SparkSession) -> None:
-    partitions, topics, brokers, configs = _rule_input().frames_and_configs(spark)
-    candidates = candidates_without_leader(partitions, brokers)
-
-    verdicts = offline_verdicts(join_requested(candidates, partitions, topics, brokers), configs, unclean=False)
-
-    assert_changes(changes_of(verdicts), ELECTED)
 
 
 def test_recover_offers_an_unclean_election_where_the_isr_failed(spark: SparkSession) -> None:

@@ -33,7 +33,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [4, 15]],
         [[4, 1], [4, 15]],
         1,
-        ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; preferred leader 3 → 4; preferred 3: 1 → 0, 4: 1 → 2",),
+        ("empties 3: 3 → 4; preferred leader 3 → 4",),
     ),
     "and leaders are evened out, rather where a partition changes anyway": (
         FOUR,
@@ -42,7 +42,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [4, 15]],
         [[1, 4], [4, 15]],
         1,
-        ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; preferred leader 3 → 1; preferred 1: 0 → 1, 3: 1 → 0",),
+        ("empties 3: 3 → 4; preferred leader 3 → 1",),
     ),
     "a partition that neither gets nor loses a replica keeps its order": (
         FOUR,
@@ -51,7 +51,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [4, 1], [4, 15], [4, 1]],
         [[15, 1], [4, 1], [4, 15], [4, 1]],
         1,
-        ("empties 3: 3 → 15; holds 3: 1 → 0, 15: 1 → 2; preferred leader 3 → 15; preferred 3: 1 → 0, 15: 0 → 1",),
+        ("empties 3: 3 → 15; preferred leader 3 → 15",),
     ),
     "leaders are evened out by reordering, if that is asked for": (
         FOUR,
@@ -60,7 +60,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[4, 1], [4, 15]],
         [[1, 4], [4, 15]],
         0,
-        ("evens out leaders: preferred leader 4 → 1; preferred 1: 0 → 1, 4: 2 → 1",),
+        ("evens out leaders: preferred leader 4 → 1",),
     ),
     "the successor takes every place it may": (
         FOUR,
@@ -70,12 +70,9 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[15, 1], [1, 15], [15, 4]],
         3,
         (
-            (
-                "replaces 3 by 15: 3 → 15; holds 3: 3 → 0, 15: 1 → 3; "
-                "preferred leader 3 → 15; preferred 3: 1 → 0, 15: 1 → 2"
-            ),
-            "replaces 3 by 15: 3 → 15; holds 3: 3 → 0, 15: 1 → 3",
-            "empties 3: 3 → 4; holds 3: 3 → 0, 4: 0 → 1",
+            ("replaces 3 by 15: 3 → 15; preferred leader 3 → 15"),
+            "replaces 3 by 15: 3 → 15",
+            "empties 3: 3 → 4",
         ),
     ),
     "more replicas go to the emptiest": (
@@ -86,8 +83,8 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [3, 4]],
         2,
         (
-            "replication factor 1 → 2: none → 1; holds 1: 0 → 1",
-            "replication factor 1 → 2: none → 4; holds 4: 0 → 1",
+            "replication factor 1 → 2: none → 1",
+            "replication factor 1 → 2: none → 4",
         ),
     ),
     "fewer replicas keep the preferred leader": (
@@ -98,8 +95,8 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3], [1]],
         0,
         (
-            "replication factor 2 → 1: 1 → none; holds 1: 2 → 1",
-            "replication factor 2 → 1: 3 → none; holds 3: 2 → 1",
+            "replication factor 2 → 1: 1 → none",
+            "replication factor 2 → 1: 3 → none",
         ),
     ),
     "racks are widened": (
@@ -109,7 +106,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [3, 4]],
         [[15, 1], [3, 4]],
         1,
-        ("racks 1 → 2: 3 → 15; holds 3: 2 → 1, 15: 0 → 1; preferred leader 3 → 15; preferred 3: 2 → 1, 15: 0 → 1",),
+        ("racks 1 → 2: 3 → 15; preferred leader 3 → 15",),
     ),
     "a rack is not left": (
         ("a", "a", "b", "b"),
@@ -119,8 +116,8 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 4], [1, 4]],
         2,
         (
-            "empties 15: 15 → 4; holds 4: 0 → 2, 15: 2 → 0",
-            "empties 15: 15 → 4; holds 4: 0 → 2, 15: 2 → 0",
+            "empties 15: 15 → 4",
+            "empties 15: 15 → 4",
         ),
     ),
 }
