@@ -4,8 +4,8 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 AIRFLOW_BIN := .venv-airflow/bin
-# On two cores all tests take 34 minutes with three. When they took 19:36 with three, they took 22:46 with four, 24:27 with six:
-# what waits for a core loses its caches.
+# On two cores all tests took 19:36 with three workers, 22:46 with four, 24:27 with six: what waits for a core loses its
+# caches.
 WORKERS ?= 3
 LICENCES = 'MIT;Apache;BSD;PSF;Python Software;ISC;MPL;Mozilla;LGPL'
 JAVA = $(BIN)/python -m jobs.adapters.java.home
@@ -18,8 +18,15 @@ NO_NPM = 'Without npm diagrams are shown as text, and the search needs a web ser
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: setup
-setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick when it is there
+.PHONY: setup setup-dev
+setup: STEPS = 2
+setup: .venv/.runtime ## Make .venv with the command surveyor
+	@echo 'ready: $(BIN)/surveyor --help'
+setup-dev: .venv/.setup ## Make what developers need: also Java, jars, the tools of all tests, Airflow and chromium
+
+# Steps count as far as the target of the command line goes; what is there already is left out.
+STEPS = 8
+STEP = @printf 'setup %s/$(STEPS): %s ...\n' >&2
 
 .PHONY: python
 python:
@@ -27,17 +34,23 @@ python:
 	@"$(PYTHON)" -c 'import ensurepip, venv' || sh .ci/need python3-venv
 
 .venv/.runtime: pyproject.toml constraints.txt | python
-	test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
-	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install -q -c constraints.txt --editable .
-	@$(JAVA) || { sh .ci/need openjdk-17-jdk-headless openjdk-21-jdk-headless && $(JAVA); }
-	$(BIN)/python -m jobs.adapters.java.jars
+	$(STEP) 1 'Python environment in .venv (10 seconds)'
+	@test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
+	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
+	$(STEP) 2 'Python packages, PySpark is the largest (1-3 minutes)'
+	@$(BIN)/python -m pip install -q -c constraints.txt --editable .
 	@touch $@
 
-.venv/.setup: .venv/.runtime .venv-airflow/.setup | kerberos
-	$(BIN)/python -m pip install -q -c constraints.txt --group dev
-	@command -v chromium || command -v chromium-browser || sh .ci/need chromium || echo $(NO_BROWSER) >&2
-	-@$(BIN)/python -m tests.record_app_cds
+.venv/.java: .venv/.runtime
+	$(STEP) 3 'Java 17 to 21, for the brokers of demo and tests (a minute, if there is none)'
+	@$(JAVA) || { sh .ci/need openjdk-17-jdk-headless openjdk-21-jdk-headless && $(JAVA); }
+	$(STEP) 4 "Kafka's jars (5-90 seconds)"
+	@$(BIN)/python -m jobs.adapters.java.jars kafka > /dev/null
+	@touch $@
+
+.venv/.test: pyproject.toml constraints.txt .venv/.runtime
+	$(STEP) 5 'Python packages of the tests (1-2 minutes)'
+	@$(BIN)/python -m pip install -q -c constraints.txt --group dev
 	@touch $@
 
 # gssapi has no wheel for Linux; pip builds it.
@@ -47,16 +60,25 @@ kerberos:
 	@command -v cc > /dev/null || sh .ci/need gcc
 	@"$(PYTHON)" -c 'import os, sysconfig as s; os.stat(s.get_path("include") + "/Python.h")' 2> /dev/null || sh .ci/need python3-dev
 
+.venv/.setup: .venv/.java .venv/.test .venv-airflow/.setup
+	$(STEP) 7 'Kerberos (a minute)'
+	@$(MAKE) --no-print-directory kerberos
+	@$(BIN)/python -m pip install -q -c constraints.txt gssapi
+	$(STEP) 8 'chromium, for the tests of pages (a minute, if there is none)'
+	@command -v chromium || command -v chromium-browser || sh .ci/need chromium || echo $(NO_BROWSER) >&2
+	@touch $@
+
 # Airflow's Spark provider brings a pyspark of its own, so Airflow has an environment of its own.
-.venv-airflow/.setup: airflow/requirements.txt airflow/constraints.txt .venv/.runtime
-	test -x $(AIRFLOW_BIN)/pip || "$(PYTHON)" -m venv .venv-airflow
-	$(AIRFLOW_BIN)/python -m pip install -q --upgrade 'pip>=25.1'
-	$(AIRFLOW_BIN)/python -m pip install -q -c airflow/constraints.txt -r airflow/requirements.txt
+.venv-airflow/.setup: airflow/requirements.txt airflow/constraints.txt | .venv/.runtime
+	$(STEP) 6 'Airflow in .venv-airflow (2-4 minutes)'
+	@test -x $(AIRFLOW_BIN)/pip || "$(PYTHON)" -m venv .venv-airflow
+	@$(AIRFLOW_BIN)/python -m pip install -q --upgrade 'pip>=25.1'
+	@$(AIRFLOW_BIN)/python -m pip install -q -c airflow/constraints.txt -r airflow/requirements.txt
 	@touch $@
 
 .PHONY: check
-check: setup ## Lint, format, types, and the borders between the packages; two at a time, as types take longest
-	@$(MAKE) --no-print-directory --output-sync=target -j2 check-types check-style check-airflow-types check-borders check-words
+check: .venv/.test ## Lint, format, types, and the borders between the packages; two at a time, as types take longest
+	@$(MAKE) --no-print-directory --output-sync=target -j2 check-types check-style check-borders check-words
 
 .PHONY: check-types check-style check-airflow-types check-borders check-words
 check-types:
@@ -80,7 +102,7 @@ check-words:
 .PHONY: lock
 lock: ## Find the newest versions that pyproject.toml and airflow/ allow, and write them down; then test them
 	rm -rf build/lock && "$(PYTHON)" -m venv build/lock && build/lock/bin/python -m pip install -q --upgrade 'pip>=25.1'
-	build/lock/bin/python -m pip install -q . --group dev --group docs
+	build/lock/bin/python -m pip install -q '.[kerberos]' --group dev --group docs
 	build/lock/bin/python -m pip freeze --exclude kafka-surveyor > constraints.txt
 	rm -rf build/lock && "$(PYTHON)" -m venv build/lock && build/lock/bin/python -m pip install -q --upgrade 'pip>=25.1'
 	build/lock/bin/python -m pip install -q -r airflow/requirements.txt
@@ -92,28 +114,38 @@ audit: ## Ask for known vulnerabilities of the versions that were tested; wants 
 	build/audit/bin/pip-audit --disable-pip --no-deps --strict -r constraints.txt
 	build/audit/bin/pip-audit --disable-pip --no-deps --strict -r airflow/constraints.txt
 
-.PHONY: test
-test: check ## Everything CI runs: setup, check, and all tests, by WORKERS processes
-	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder
+.PHONY: test test-rest test-all quick
+test: STEPS = 5
+test: .venv/.java check ## What to run first: checks, the tests without servers, and a story of each capability on real ones
+	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder -m first
+	SURVEYOR_ENGINE=spark $(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder -m first
 
-.PHONY: quick
-quick: setup ## The tests that start nothing, neither a server nor Spark
+test-rest: setup-dev check-airflow-types ## The tests that `make test` leaves out
+	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder -m 'not first'
+	SURVEYOR_ENGINE=spark $(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder -m 'not first'
+
+test-all: ## All checks and tests, as CI runs them
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-rest
+
+quick: .venv/.test ## The tests that start nothing, neither a server nor Spark
 	$(BIN)/pytest -n $(WORKERS) -m unit
 
 .PHONY: torture
-torture: setup ## What is killed, cut off and raced, as often as can be, for hours; options, a seed, go into TORTURE_ARGS
+torture: setup-dev ## What is killed, cut off and raced, as often as can be, for hours; options, a seed, go into TORTURE_ARGS
 	KILL_POINTS=all RACES=300 HISTORIES=2000 ROUNDS=40 REPEATS=all HADOOP=1 $(BIN)/pytest -m torture $(TORTURE_ARGS)
 
 .PHONY: demo
-demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story; --kraft goes into DEMO_ARGS
+demo: STEPS = 4
+demo: .venv/.java ## Embedded ZooKeeper and real brokers: the whole story; --kraft goes into DEMO_ARGS
 	$(BIN)/surveyor demo $(DEMO_ARGS)
 
 .PHONY: airflow
-airflow: setup ## Airflow with Surveyor's DAGs on an embedded cluster, to look at, until Ctrl-C
+airflow: setup-dev ## Airflow with Surveyor's DAGs on an embedded cluster, to look at, until Ctrl-C
 	@$(BIN)/python -m tests.airflow.standalone
 
 .PHONY: docs
-docs: setup ## Write the parts of docs/ that are generated from the command line and the tables
+docs: setup-dev ## Write the parts of docs/ that are generated from the command line and the tables
 	$(BIN)/python -m tests.docs
 
 # The theme is of 11; newer ones draw other pictures.
@@ -134,14 +166,14 @@ site: | python ## Build docs/ as a website in build/site, which needs no network
 	@test ! -e build/scripts || cp -r build/scripts build/site/javascripts
 
 .PHONY: bench
-bench: setup ## Measure; options go into BENCH_ARGS
+bench: setup-dev ## Measure; options go into BENCH_ARGS
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 .PHONY: bench-large
-bench-large: setup ## Measure a year of snapshots and millions of partitions, for hours; options go into BENCH_ARGS
+bench-large: setup-dev ## Measure a year of snapshots and millions of partitions, for hours; options go into BENCH_ARGS
 	$(BIN)/python -m tests.bench.large $(BENCH_ARGS)
 
-DIST_EXTRAS ?= connect
+DIST_EXTRAS ?=
 
 .PHONY: dist
 dist: | python ## The wheel, its copy for spark-submit --py-files, which takes no .whl, and packages for a cluster
@@ -151,8 +183,8 @@ dist: | python ## The wheel, its copy for spark-submit --py-files, which takes n
 	build/tools/bin/python -m build --wheel
 	for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%.whl}.zip"; done
 	"$(PYTHON)" -m venv build/environment
-	for wheel in dist/*.whl; do build/environment/bin/python -m pip install -q -c constraints.txt "$$wheel[$(DIST_EXTRAS)]"; done
-	build/tools/bin/venv-pack -q --prefix build/environment --exclude '*/pyspark/jars/*' --output dist/surveyor-environment.tar.gz
+	for wheel in dist/*.whl; do build/environment/bin/python -m pip install -q -c constraints.txt "$$wheel$(DIST_EXTRAS:%=[%])"; done
+	build/tools/bin/venv-pack -q --prefix build/environment --exclude '*/pyspark/jars/*' --exclude '*/pysail*' --output dist/surveyor-environment.tar.gz
 	chmod a+r dist/surveyor-environment.tar.gz
 
 .PHONY: clean

@@ -1,11 +1,11 @@
-"""What every test may use: one Spark session for the whole run, also in the doctests."""
+"""What every test may use: one session of an engine for each worker, also in the doctests."""
 
 import os
 import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +17,10 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 from jobs.adapters.embedded.processes import Server
-from tests.record_app_cds import environment
-from tests.shared_spark import own_session, session_of_run
+from jobs.adapters.spark import connect
+from jobs.adapters.spark.engine import ENGINE, Engine, Place
+from jobs.adapters.spark.session import start_session
+from tests.spark_settings import JVM_OPTIONS, QUICK_JVM, own_session
 
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - as Linux has it
 """Where files cost no disk, and the bytes that must be free there for it to be used."""
@@ -31,8 +33,15 @@ def _in_memory() -> dict[str, str]:
 
 
 # one thread does for tables of a few rows: an eighth of the processor time of tests that do nothing but read and write
-for name, value in (environment() | _in_memory() | {"TOKIO_WORKER_THREADS": "1"}).items():
+QUICK: Final = {JVM_OPTIONS: QUICK_JVM, "TOKIO_WORKER_THREADS": "1", "RUST_LOG": "warn,sail=error"}
+for name, value in (QUICK | _in_memory()).items():
     os.environ.setdefault(name, value)
+EMBEDDED: Final = os.environ.get(ENGINE) != Engine.SPARK
+"""Whether tests use the embedded engine, as users do on one machine.
+
+SURVEYOR_ENGINE=spark runs those of the transforms again, and those that are about Spark (marker `jvm`).
+"""
+
 tempfile.tempdir = None  # code that has read it before reads it again
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -46,22 +55,32 @@ pytest.register_assert_rewrite("tests.jobs.stories.control_acts", "tests.jobs.su
 """Acts and checks that several tests share say what they compared, as tests do."""
 
 FIXTURES = {
-    "brokers": {"cluster"},
     "zookeeper": {"zookeeper_server", "ensemble"},
     "spark": {"spark"},
     "browser": {"browser"},
-    "objects": {"object_store", "careless_store", "refusing_store", "hdfs_folder"},
+    "objects": {"s3_address", "careless_store", "refusing_store", "hdfs_server", "azure_server", "gcs_server"},
+    "kerberos": {"kdc"},
+    "package": {"checkout", "distribution"},
     "torture": {"proxy", "ensemble"},
 }
 """The marker that a test gets for a fixture it uses, itself or by way of others."""
 
-SERVERS = {
+CLASSES = {
     "brokers": {"EmbeddedCluster", "EmbeddedKafka", "EmbeddedKRaftCluster"},
     "zookeeper": {"EmbeddedZooKeeper", "Ensemble"},
 }
-"""The marker that a module's tests get for a server class which the module names."""
+"""The marker that a module's tests get for a server class, or a subclass of it, which the module names."""
+
+BROKERS = "_brokers.py"
+"""The end of the names of files whose tests have the marker `brokers`."""
+
+SERVERS: Final = frozenset({"brokers", "zookeeper", "browser", "objects", "kerberos", "package"})
+"""The markers of tests that start a server or a browser, or build the package."""
 
 UNIT = "unit"
+
+FIRST: Final = pytest.mark.first("no server is started")
+"""The marker of the tests that `make test` runs, with the reason; the others are left to `make test-rest`."""
 
 REPEATS: Final = os.environ.get("REPEATS") == "all"
 """Whether tests run that do the same again, with another version, store or setting."""
@@ -85,21 +104,46 @@ TWO_VERSIONS = "test_leadership_brokers.py"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test by the servers that it uses; a test that uses none is a unit."""
+    """Mark a test by the servers that it uses; a test that uses none is run first, and is a unit without Spark."""
     if item.get_closest_marker("repeat"):
         item.add_marker("torture")
         item.add_marker(pytest.mark.skipif(not REPEATS, reason="a repeat: REPEATS=all runs it"))
-    markers = {marker for marker in (*FIXTURES, *SERVERS) if item.get_closest_marker(marker)} | _used_by(item)
+    markers = {marker for marker in (*FIXTURES, *CLASSES) if item.get_closest_marker(marker)}
+    markers |= set() if item.get_closest_marker(UNIT) else _used_by(item)
     for marker in sorted(markers) or [UNIT]:
         item.add_marker(marker)
+    if not markers & SERVERS and not item.get_closest_marker("repeat"):
+        item.add_marker(FIRST)
+    if any(not marker.args for marker in item.iter_markers(FIRST.name)):
+        raise pytest.UsageError(f"{item.nodeid}: the marker `first` lacks its reason")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the other engine."""
+    chosen = [item for item in items if (not _needs_jvm(item) if EMBEDDED else _on_spark(item))]
+    config.hook.pytest_deselected(items=[item for item in items if item not in {*chosen}])
+    items[:] = chosen
+
+
+def _needs_jvm(item: pytest.Item) -> bool:
+    """Return whether a test starts a session of Spark in this process, which has one engine."""
+    markers = {marker.name for marker in item.iter_markers()}
+    return "jvm" in markers or {"spark", "objects"} <= markers
+
+
+def _on_spark(item: pytest.Item) -> bool:
+    is_of_transform = item.nodeid.startswith(("tests/planner/", "planner/")) and item.get_closest_marker("spark")
+    return _needs_jvm(item) or bool(is_of_transform)
 
 
 def _used_by(item: pytest.Item) -> set[str]:
     if isinstance(item, pytest.DoctestItem):
         return {"spark"} if item.name.startswith("planner") else set()
-    fixtures, names = set(getattr(item, "fixturenames", ())), vars(getattr(item, "module", item)).keys()
+    fixtures, named = set(getattr(item, "fixturenames", ())), vars(getattr(item, "module", item)).values()
+    classes = {base.__name__ for value in named if isinstance(value, type) for base in value.__mro__}
+    by_name = {"brokers"} if item.path.name.endswith(BROKERS) else set()
     by_fixture = {marker for marker, some in FIXTURES.items() if some & fixtures}
-    return by_fixture | {marker for marker, some in SERVERS.items() if some & names}
+    return by_name | by_fixture | {marker for marker, some in CLASSES.items() if some & classes}
 
 
 def _rank(scope: str) -> int:
@@ -134,42 +178,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return ByFileAndCluster(config, log)
 
 
-@pytest.fixture(autouse=True)
-def _starts_no_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A unit that starts a server lacks a marker, and `make quick` would run it."""
-    if request.node.get_closest_marker(UNIT):
-        monkeypatch.setattr(Server, "start", _refuse)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that starts a server, also by a fixture of its module, lacks a marker, and `make test` would run it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(item.get_closest_marker(marker) for marker in SERVERS):
+            patch.setattr(Server, "start", _refuse)
+        if item.get_closest_marker(UNIT):
+            patch.setattr(connect, "begin_embedded", _refuse_engine)
+            patch.setattr(SparkSession.Builder, "getOrCreate", _refuse_engine)
+        return (yield)
 
 
 def _refuse(server: Server) -> None:
-    raise AssertionError(f"{server.name} started by a test without the marker `brokers` or `zookeeper`")
+    raise AssertionError(f"{server.name} started by a test without a marker of {', '.join(sorted(SERVERS))}")
 
 
-@pytest.fixture(autouse=True)
-def _one_spark(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every command that a test runs in the worker uses the session of the run, whichever test comes first.
-
-    A session of its own would keep the fixture `spark` of later tests from connecting to the run's.
-    """
-    get_or_create = SparkSession.Builder.getOrCreate
-
-    def connect_first(builder: SparkSession.Builder) -> SparkSession:
-        if request.node.get_closest_marker(UNIT):
-            raise AssertionError("Spark started by a test without the fixture `spark`")
-        patch.undo()
-        request.getfixturevalue("spark")
-        return get_or_create(builder)
-
-    with pytest.MonkeyPatch.context() as patch:
-        if "spark" not in request.fixturenames and not isinstance(request.node, pytest.DoctestItem):
-            patch.setattr(SparkSession.Builder, "getOrCreate", connect_first)
-        yield
+def _refuse_engine(*_: object) -> None:
+    raise AssertionError("the engine was started by a test without the fixture `spark`")
 
 
 @pytest.fixture(scope="session")
-def spark(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    alone = worker_id == "master"
-    with own_session() if alone else session_of_run(tmp_path_factory.getbasetemp().parent) as session:
+def spark() -> Iterator[SparkSession]:
+    if EMBEDDED:
+        yield start_session("surveyor-tests", place=Place(Engine.EMBEDDED))
+        return
+    with own_session() as session:
         yield session
 
 
