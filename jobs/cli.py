@@ -1,49 +1,42 @@
 """The command line `surveyor` with all its commands."""
 
-import sys
 from typing import Annotated, Final
 
 import typer
 from typer.main import get_command
 
+from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.help_pages import HelpPage
-from jobs.runtime.lazy_commands import HELP, add_lazily, run_program, spare_pandas
-
-INSPECT, RECORD, PLAN, APPLY = "Inspect", "Record", "Plan", "Apply"
-AUTOMATE, MAINTENANCE = "Automate", "Maintenance"
+from jobs.runtime.lazy_commands import add_lazily, run_program
 
 PAGE: Final = {
-    INSPECT: {
+    "Everyday": {
         "jobs.status:status": "Show the cluster's health, the pending work and the commands for it.",
-        "jobs.doctor:doctor": "Check the machine, warehouse, ZooKeeper or quorum, permissions, clock and brokers.",
+        "jobs.plan:app": "Compute and store a plan of changes; with --apply, also commit it.",
+        "jobs.commit:commit": "Apply a plan to the cluster, or show what would be written.",
+        "jobs.verify:verify": "Show the progress of a committed plan and of its replica copies.",
+        "jobs.cancel:cancel": "Cancel running reassignments and close their plan, or remove leftover throttles.",
+        "jobs.rollback:rollback": "Plan the reversal of a plan's moves; with --apply, also commit it.",
+        "jobs.reconcile:reconcile": "Take a snapshot, plan the repairs that are due, and commit the plan.",
+    },
+    "Inspect": {
         "jobs.show:app": "Show the tables of a snapshot, or the live cluster.",
-        "jobs.migration:app": "Check what a migration to KRaft needs, and prove that it has lost nothing.",
         "jobs.whatif:whatif": "Simulate the loss of brokers or racks, or the restart of brokers now.",
+        "jobs.doctor:doctor": "Check the machine, warehouse, ZooKeeper or quorum, permissions, clock and brokers.",
         "jobs.report:report": "Write an HTML report of the cluster's history, of a plan or of a migration.",
         "jobs.dashboard:dashboard": "Serve a web dashboard of snapshots, brokers, partitions, plans and commits.",
         "jobs.metrics:metrics": "Export metrics for Prometheus to stdout, to a file or over HTTP.",
     },
-    RECORD: {
+    "Record": {
         "jobs.snapshot:snapshot": "Store a snapshot of the cluster's metadata in the Delta tables.",
         "jobs.sizes:sizes": "Record the size of each replica as reported by the live brokers.",
     },
-    PLAN: {
-        "jobs.plan:app": "Compute and store a plan of changes without changing the cluster.",
-        "jobs.rollback:rollback": "Plan the reversal of a plan's moves; with --apply, also commit it.",
-        "jobs.export:export": "Write a plan's target assignment in the format of Kafka's tools.",
-    },
-    APPLY: {
-        "jobs.commit:commit": "Apply a plan to the cluster, or show what would be written.",
-        "jobs.verify:verify": "Show the progress of a committed plan and of its replica copies.",
-        "jobs.cancel:cancel": "Cancel running reassignments and close their plan, or remove leftover throttles.",
-    },
-    AUTOMATE: {
-        "jobs.reconcile:reconcile": "Take a snapshot, plan the repairs that are due, and commit the plan.",
+    "Other": {
         "jobs.control:control": "Run as the cluster's controller until stopped.",
-    },
-    MAINTENANCE: {
-        "jobs.vacuum:vacuum": "Delete snapshots older than --keep and the files that only they use.",
+        "jobs.migration:app": "Check what a migration to KRaft needs, and prove that it has lost nothing.",
+        "jobs.export:export": "Write a plan's target assignment in the format of Kafka's tools.",
         "jobs.catalog:catalog": "Register the tables by name in a catalogue, or print the SQL for it.",
+        "jobs.vacuum:vacuum": "Delete snapshots older than --keep and the files that only they use.",
         "jobs.demo:demo": "Run a demo on real Kafka 3.9 brokers with an embedded ZooKeeper, in KRaft, or in between.",
     },
 }
@@ -64,25 +57,15 @@ Examples:
   surveyor verify balance
 
 Commands change a cluster only if --apply is given. `surveyor COMMAND --help`
-lists the options of a command. Each result ends with the next command to run.
+lists the everyday options of a command, `--help-all` all of them. Each result
+ends with the next command to run.
 """
 
-WITHOUT_SPARK: Final = frozenset(
-    {
-        *("cancel", "commit", "control", "dashboard", "doctor", "export", "metrics", "report"),
-        *("migration", "rollback", "show", "sizes", "status", "vacuum", "verify"),
-    }
-)
-"""Commands that never import Spark; an import-linter contract enforces this for each of their modules."""
-
-app = typer.Typer(
+app = CommandLine(
     name="surveyor",
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Plan and carry out changes of Kafka clusters, with ZooKeeper or KRaft.",
     epilog=EXAMPLES,
-    context_settings=HELP,
     cls=HelpPage,
 )
 for title, part in PAGE.items():
@@ -115,8 +98,6 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """Run the command line."""
-    if WITHOUT_SPARK.intersection(sys.argv[1:2]):
-        spare_pandas()
     run_program(app)
 
 

@@ -17,6 +17,7 @@ from jobs.runtime.options import (
     DetailedExitcode,
     MaxChanges,
     MaxHold,
+    MaxWait,
     PlanId,
     Throttle,
     Yes,
@@ -50,9 +51,7 @@ def commit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the last wave of a reassignment is complete.")
     ] = False,
-    max_wait: Annotated[
-        str | None, typer.Option(help="Stop waiting after this time and exit with 25 [default: no limit].")
-    ] = None,
+    max_wait: MaxWait = None,
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:

@@ -25,7 +25,7 @@ def metrics(
             help="Serve at /metrics until Ctrl-C; PORT without HOST listens on the loopback address.",
         ),
     ] = None,
-    fleet: Annotated[bool, typer.Option("--all", help="Export every cluster of the --conf file.")] = False,
+    fleet: Annotated[bool, typer.Option("--all-clusters", help="Export every cluster of the --conf file.")] = False,
 ) -> ExitCode:
     """Export metrics for Prometheus to stdout, to a file or over HTTP."""
     from jobs.console_output.metrics import write_metrics

@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 import typer
 
+from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
-from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import command
 from jobs.runtime.settings import Settings
 
@@ -20,13 +20,10 @@ Examples:
 Both exit with 10 if they find something.
 """
 
-app = typer.Typer(
+app = CommandLine(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Check what a migration to KRaft needs, and prove that it has lost nothing.",
     epilog=EXAMPLES,
-    context_settings=HELP,
     cls=HelpPage,
 )
 

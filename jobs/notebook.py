@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from jobs.adapters.spark.engine import Engine, Place
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import start_session
 
@@ -25,4 +26,5 @@ def spark_session(
     or GCS the session can read it. Raise MissingError if Java, the jars or the server cannot be found; the message
     names the remedy.
     """
-    return start_session("notebook", settings, remote=remote or os.environ.get(REMOTE), warehouse=warehouse)
+    place = Place(Engine.SPARK, remote or os.environ.get(REMOTE), warehouse)
+    return start_session("notebook", settings, place=place)

@@ -1,20 +1,22 @@
-"""`surveyor plan`: compute a plan from a snapshot on Spark and store it for review, without changing the cluster."""
+"""`surveyor plan`: compute a plan from a snapshot on Spark and store it for review; with --apply, also commit it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from jobs.core.errors import UsageError
+from jobs.plan_commit import plan_and_commit
 from jobs.plan_topics import assign, config, delete, expand
+from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
-from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle, command
 from jobs.runtime.plan_options import PlanOptions, question, question_of_one_cluster
 from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import stated_command, warn_of_old_spelling
 from schemas.enums import DrainMode
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 Brokers = Annotated[
     str,
     typer.Option(help="Comma-separated broker ids, planned together."),
+]
+
+ElectionFile = Annotated[
+    Path | None,
+    typer.Option(help="Elect only for these partitions, in the format of kafka-leader-election."),
 ]
 
 TOPICS_FILE: Final = "--topics-to-move-json-file"
@@ -37,10 +44,9 @@ def reconcile(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan repairs after failures: replace leaders that are not live, shrink ISRs, elect first leaders."""
-    from jobs.planning.plan_draft import report_plan
     from jobs.planning.reconcile import plan_reconcile
 
-    return report_plan(
+    return plan_and_commit(
         settings, options, lambda tables: plan_reconcile(tables, allow_unclean=allow_unclean, requests=requests)
     )
 
@@ -49,79 +55,58 @@ def reconcile(
 def elect(
     settings: Settings,
     *,
-    preferred: Annotated[bool, typer.Option("--preferred", help="Elect preferred replicas.")] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Replace leaders that are not live, as reconcile does.")
-    ] = False,
-    unclean: Annotated[
-        bool,
-        typer.Option(
-            "--unclean", help="As --offline, and elect uncleanly if no ISR member is live; this may lose data."
-        ),
-    ] = False,
-    path_to_json_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Elect only for these partitions, in the format of kafka-leader-election "
-            "[default: partitions of brokers above the threshold; partitions without a live leader].",
-        ),
-    ] = None,
+    preferred: Annotated[bool, typer.Option("--preferred", help="Elect preferred replicas, the default.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", hidden=True)] = False,
+    unclean: Annotated[bool, typer.Option("--unclean", hidden=True)] = False,
+    path_to_json_file: ElectionFile = None,
     imbalance_threshold: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=1, help="With --preferred: brokers whose imbalance ratio is strictly above this [default: 0.1]."
-        ),
+        typer.Option(min=0, max=1, help="Brokers whose imbalance ratio is strictly above this [default: 0.1]."),
     ] = None,
     max_elections: Annotated[
         int | None,
-        typer.Option(min=1, help="With --preferred: plan at most this many, for the most imbalanced brokers first."),
+        typer.Option(min=1, help="Plan at most this many, for the most imbalanced brokers first."),
     ] = None,
     stable_for: Annotated[
         int | None,
-        typer.Option(min=1, help="With --preferred: require the replica to be in the ISR in the last N snapshots."),
+        typer.Option(min=1, help="Require the replica to be in the ISR in the last N snapshots."),
     ] = None,
     settle: Annotated[
         str | None,
-        typer.Option(help="With --preferred: skip brokers that joined less than this before the snapshot, as 10m, 2h."),
+        typer.Option(help="Skip brokers that joined less than this before the snapshot, as 10m, 2h."),
     ] = None,
     options: PlanOptions,
 ) -> CommandResult:
-    """Plan leader elections: preferred, offline or unclean."""
+    """Plan elections of preferred replicas, of brokers above the threshold or of given partitions."""
     from jobs.core.units import parse_seconds
-    from jobs.planning.elect import OfflineRequest, PreferredRequest
-    from jobs.planning.plan_draft import report_plan
+    from jobs.planning.elect import PreferredRequest
     from jobs.runtime.input_files import read_election
 
-    _refuse_ambiguous({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
-    limits = {"--max-elections": max_elections, "--stable-for": stable_for, "--settle": settle}
-    if not preferred:
-        _refuse_without_preferred({"--imbalance-threshold": imbalance_threshold, **limits})
-    partitions = None if path_to_json_file is None else read_election(path_to_json_file)
-    request: PreferredRequest | OfflineRequest
-    if preferred:
-        request = PreferredRequest(
-            partitions=partitions,
-            threshold=settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold,
-            max_elections=max_elections,
-            stable_for=stable_for,
-            settle_seconds=None if settle is None else parse_seconds("--settle", settle),
-        )
-    else:
-        request = OfflineRequest(partitions=partitions, unclean=unclean)
-    return report_plan(settings, options, request.plan)
+    del preferred  # there is no other kind
+    if offline or unclean:
+        return _recover_by_old_spelling(settings, path_to_json_file, options, unclean=unclean)
+    request = PreferredRequest(
+        partitions=None if path_to_json_file is None else read_election(path_to_json_file),
+        threshold=settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold,
+        max_elections=max_elections,
+        stable_for=stable_for,
+        settle_seconds=None if settle is None else parse_seconds("--settle", settle),
+    )
+    return plan_and_commit(settings, options, request.plan)
 
 
-def _refuse_ambiguous(elections: dict[str, bool]) -> None:
-    requested = [flag for flag, is_set in elections.items() if is_set]
-    if len(requested) != 1:
-        instead = f", not {' and '.join(requested)}" if requested else ""
-        raise UsageError(f"expected exactly one of {', '.join(elections)}{instead}")
-
-
-def _refuse_without_preferred(flags: dict[str, object]) -> None:
-    unusable = [flag for flag, value in flags.items() if value is not None]
+def _recover_by_old_spelling(
+    settings: Settings, election_file: Path | None, options: PlanOptions, *, unclean: bool
+) -> CommandResult:
+    """Plan as `plan recover` for `plan elect` with --offline or --unclean, its spellings in earlier releases."""
+    of_preferred = ("preferred", "imbalance_threshold", "max_elections", "stable_for", "settle")
+    unusable = [settings.typed[name][0] for name in of_preferred if name in settings.typed]
     if unusable:
-        raise UsageError(f"{', '.join(unusable)}: only with --preferred; leave these out for other elections")
+        raise UsageError(f"{', '.join(unusable)}: only for elections of preferred replicas")
+    command = str(options.command).replace(" elect", " recover", 1).replace(" --offline", "")
+    command = command.replace(" --unclean", " --allow-unclean")
+    warn_of_old_spelling(f"plan elect {'--unclean' if unclean else '--offline'}", command)
+    return _recovery(settings, [], election_file, replace(options, command=command), allow_unclean=unclean)
 
 
 @question_of_one_cluster
@@ -146,11 +131,10 @@ def drain(
 ) -> CommandResult:
     """Plan to move leadership off brokers, such as before a shutdown."""
     from jobs.planning.drain import drain_planner
-    from jobs.planning.plan_draft import report_plan
     from jobs.runtime.input_files import parse_broker_ids
 
     planner = drain_planner(settings, sorted(parse_broker_ids(brokers)), mode, allow_offline=allow_offline)
-    return report_plan(settings, options, planner)
+    return plan_and_commit(settings, options, planner)
 
 
 @question_of_one_cluster
@@ -162,11 +146,10 @@ def undrain(
 ) -> CommandResult:
     """Plan to undo a drain: restore the replica order, or restart the stopped replicas."""
     from jobs.planning.drain import undrain_planner
-    from jobs.planning.plan_draft import report_plan
     from jobs.runtime.input_files import parse_broker_ids
 
     planner = undrain_planner(settings, sorted(parse_broker_ids(brokers)))
-    return report_plan(settings, options, planner)
+    return plan_and_commit(settings, options, planner)
 
 
 @question
@@ -181,14 +164,28 @@ def recover(
         list[str] | None,
         typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this partition; may be repeated."),
     ] = None,
+    path_to_json_file: ElectionFile = None,
     options: PlanOptions,
 ) -> CommandResult:
     """Plan leaders for offline partitions; unclean elections only if allowed, by least data loss."""
-    from jobs.planning.plan_draft import report_plan
-    from jobs.planning.recover import parse_partition_names, recover_planner
+    return _recovery(settings, partition or [], path_to_json_file, options, allow_unclean=allow_unclean)
 
-    planner = recover_planner(parse_partition_names(partition or []), allow_unclean=allow_unclean)
-    return report_plan(settings, options, planner)
+
+def _recovery(
+    settings: Settings,
+    allowed: Sequence[str],
+    election_file: Path | None,
+    options: PlanOptions,
+    *,
+    allow_unclean: bool,
+) -> CommandResult:
+    from jobs.planning.recover import parse_partition_names, recover_planner
+    from jobs.runtime.input_files import read_election
+
+    only = None if election_file is None else read_election(election_file)
+    return plan_and_commit(
+        settings, options, recover_planner(parse_partition_names(allowed), only, allow_unclean=allow_unclean)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,33 +327,31 @@ def reassign(
 ) -> CommandResult:
     """Plan replica moves by a file, brokers, a replication factor, balance, racks or a snapshot."""
     from jobs.planning.placement.reassign import reassign_planner
-    from jobs.planning.plan_draft import report_plan
 
     check_throttle(throttle, settings.conf.throttle)
     planner = reassign_planner(
         *stated.goal(), stated.limits(settings.conf.internal_topics), stated.sizes, by_size=stated.by_size
     )
-    return report_plan(settings, options, planner)
+    return plan_and_commit(settings, options, planner)
 
 
 @command
 def restarts(
     settings: Settings,
     *,
-    margin: Annotated[
-        int, typer.Option(min=0, help="In-sync replicas that must remain beyond min.insync.replicas.")
-    ] = 0,
+    margin: Annotated[int, typer.Option(min=0)] = 0,
 ) -> CommandResult:
-    """Show the order of a rolling restart: rack by rack, the controller last. Nothing is stored."""
+    """Show the order of a rolling restart, an old spelling of `surveyor whatif --restart-order`."""
     from jobs.planning.restart_order import report_restart_order
 
+    warn_of_old_spelling("plan restarts", stated_command(settings, "whatif", "--restart-order"))
     return report_restart_order(settings, margin)
 
 
 EXAMPLES: Final = """\
 Examples:
   surveyor plan reconcile --name repair
-  surveyor plan elect --preferred --refresh --name balance
+  surveyor plan elect --preferred --name balance
   surveyor plan drain --brokers 2 --name drain-2
   surveyor plan reassign --add-brokers 4,5 --max-moves-per-broker 2 --name grow
   surveyor plan assign --topic orders --partitions 12 --replication-factor 3
@@ -366,20 +361,18 @@ PAGE: Final = {
     "Leadership": (reconcile, elect, recover, drain, undrain),
     "Replica placement": (reassign,),
     "Topics": (assign, expand, config, delete),
-    "Maintenance": (restarts,),
 }
 
-app = typer.Typer(
+app = CommandLine(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Compute and store a plan of changes without changing the cluster.",
+    help="Compute and store a plan of changes; with --apply, also commit it.",
     epilog=EXAMPLES,
-    context_settings=HELP,
     cls=HelpPage,
 )
 for panel, commands in PAGE.items():
     for function in commands:
         app.command(rich_help_panel=panel)(function)
+app.command(hidden=True)(restarts)
 
 
 if __name__ == "__main__":

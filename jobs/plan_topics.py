@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from jobs.core.errors import UsageError, raise_any
+from jobs.plan_commit import plan_and_commit
 from jobs.runtime.console import CommandResult
 from jobs.runtime.plan_options import PlanOptions, question, question_of_one_cluster
 from jobs.runtime.settings import Settings
@@ -62,7 +63,6 @@ def assign(
 ) -> CommandResult:
     """Plan new topics with their replicas and first leaders."""
     from jobs.planning.internal_topics import InternalTopics
-    from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.assign import AssignRequest
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.new_topics import NewTopic, topics_in
@@ -102,7 +102,7 @@ def assign(
         internal=InternalTopics(allow_internal, settings.conf.internal_topics),
     )
     request.check()
-    return report_plan(settings, options, request.plan)
+    return plan_and_commit(settings, options, request.plan)
 
 
 def _refuse_with_file(options: list[str]) -> None:
@@ -130,7 +130,6 @@ def expand(
 ) -> CommandResult:
     """Plan more partitions for a topic; keys may map to other partitions afterwards."""
     from jobs.planning.internal_topics import InternalTopics
-    from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.expand import ExpandRequest
     from jobs.runtime.input_files import parse_replica_assignment
@@ -143,7 +142,7 @@ def expand(
         internal=InternalTopics(allow_internal, settings.conf.internal_topics),
     )
     request.check()
-    return report_plan(settings, options, request.plan)
+    return plan_and_commit(settings, options, request.plan)
 
 
 @question
@@ -161,7 +160,6 @@ def config(
 ) -> CommandResult:
     """Plan changes to a topic's configuration."""
     from jobs.planning.internal_topics import InternalTopics
-    from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.config import ConfigRequest, parse_overrides
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.preconditions.topic_configs import config_faults
@@ -171,26 +169,25 @@ def config(
     raise_any((UsageError, f"--set {fault}") for fault in config_faults(values, unknown_allowed=allow_unknown_config))
     internal = InternalTopics(allow_internal, settings.conf.internal_topics)
     request = ConfigRequest(topic_name(topic), overrides, allow_unknown_config, internal)
-    return report_plan(settings, options, request.plan)
+    return plan_and_commit(settings, options, request.plan)
 
 
 @question_of_one_cluster
 def delete(
     settings: Settings,
     *,
-    topics: Annotated[str, typer.Option(help="Comma-separated topics, as T1,T2.")],
+    topics: Annotated[str, typer.Option(help="Comma-separated topics, as T1,T2; regexes match whole names.")],
     allow_internal: AllowInternal = False,
     options: PlanOptions,
 ) -> CommandResult:
     """Plan the deletion of topics with all their records, which cannot be undone."""
     from jobs.planning.internal_topics import InternalTopics
-    from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.delete import DeleteRequest
-    from jobs.planning.topics.existing_topic import topic_name
+    from jobs.planning.topics.existing_topic import topic_or_regex
 
-    names = (topic_name(topic.strip(), "--topics") for topic in topics.split(","))
-    request = DeleteRequest(sorted(names), InternalTopics(allow_internal, settings.conf.internal_topics))
+    parts = (topic_or_regex(part.strip(), "--topics") for part in topics.split(","))
+    request = DeleteRequest(sorted(parts), InternalTopics(allow_internal, settings.conf.internal_topics))
     if len(set(request.topics)) < len(request.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
     request.check()
-    return report_plan(settings, options, request.plan)
+    return plan_and_commit(settings, options, request.plan)

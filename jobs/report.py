@@ -19,7 +19,8 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Output file [default: report.html, plan-ID.html for a plan, or migration.html]; with --all a folder."
+            help="Output file [default: report.html, plan-ID.html for a plan, or migration.html]; a folder with "
+            "--all-clusters."
         ),
     ] = None,
     plan: Annotated[

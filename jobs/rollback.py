@@ -13,6 +13,7 @@ from jobs.runtime.console import CommandResult
 from jobs.runtime.options import (
     DetailedExitcode,
     MaxChanges,
+    MaxWait,
     Name,
     ReplaceName,
     Throttle,
@@ -44,26 +45,33 @@ def rollback(
     mode: Annotated[Mode, typer.Option(help="Commit mode, as in `surveyor commit`.")] = Mode.AUTO,
     max_changes: MaxChanges = None,
     throttle: Throttle = None,
+    max_wait: MaxWait = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Plan the reversal of a plan's moves; with --apply, also commit it."""
     from jobs.console_output.commit_events import log_event
+    from jobs.core.units import parse_seconds
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
-    from jobs.execution.rollback import roll_back_plan
+    from jobs.execution.rollback import commit_rollback, plan_rollback
     from jobs.repositories.plans.names import Alias
-    from jobs.runtime.confirmation import approval
+    from jobs.runtime.confirmation import approval, show_review
 
+    seconds = None if max_wait is None else parse_seconds("--max-wait", max_wait)
     check_throttle(throttle, settings.conf.throttle)
-    return roll_back_plan(
+    rate = None if throttle is None else bytes_per_second(throttle)
+    planned = plan_rollback(
+        settings, plan, to_snapshot, Alias(name, replace_name), detailed=detailed_exitcode, report=log_event
+    )
+    if not apply:
+        return planned
+    return commit_rollback(
         settings,
-        plan,
-        to_snapshot,
-        Alias(name, replace_name),
+        planned,
         mode,
+        ReassignmentOptions(throttle=rate, wait=True, max_wait=seconds),
         approve=approval(yes=yes),
-        running=ReassignmentOptions(throttle=None if throttle is None else bytes_per_second(throttle)),
         max_changes=max_changes,
-        apply=apply,
+        reviewed=show_review(settings, planned, yes=yes),
         detailed=detailed_exitcode,
         report=log_event,
     )

@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 
 from jobs.core.units import parse_since
+from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.help_pages import HelpPage
-from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import All, PlanId, Throttle, check_throttle, command
 from jobs.runtime.settings import Settings
 from schemas.enums import EventKind, ReplicaState
 
 AsOf = Annotated[
     int | None,
-    typer.Option("--as-of", help="Show this snapshot [default: the newest]."),
+    typer.Option("--snapshot", help="Show this snapshot [default: the newest]."),
 ]
 UpTo = Annotated[
     int | None,
-    typer.Option("--as-of", help="Show up to this snapshot [default: the newest]."),
+    typer.Option("--snapshot", help="Show up to this snapshot [default: the newest]."),
 ]
 Now = Annotated[bool, typer.Option("--now", help="Show the live cluster instead of a snapshot.")]
 Topic = Annotated[str | None, typer.Option(help="Show only this topic.")]
@@ -36,13 +36,10 @@ Examples:
   surveyor show plan repair
 """
 
-app = typer.Typer(
+app = CommandLine(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Show the tables of a snapshot, or the live cluster.",
     epilog=EXAMPLES,
-    context_settings=HELP,
     cls=HelpPage,
 )
 
@@ -108,7 +105,12 @@ def replicas(
         typer.Option(min=0, help="Show only replicas on this broker."),
     ] = None,
     state: Annotated[
-        ReplicaState | None, typer.Option(case_sensitive=False, help="Show only replicas in this state.")
+        ReplicaState | None,
+        typer.Option(
+            metavar="STATE",
+            case_sensitive=False,
+            help="Show only replicas in this state, such as OnlineReplica or OfflineReplica.",
+        ),
     ] = None,
     as_of: AsOf = None,
 ) -> None:

@@ -20,7 +20,7 @@ def status(
     as_of: Annotated[
         int | None,
         typer.Option(
-            "--as-of",
+            "--snapshot",
             help="Show this snapshot from the tables [default: the live cluster].",
         ),
     ] = None,
@@ -41,7 +41,7 @@ def status(
     if watch is None:
         return status_result(settings, as_of)
     if as_of is not None:
-        raise UsageError(f"--as-of {as_of} never changes, but --watch refreshes it; give one of the two")
+        raise UsageError(f"--snapshot {as_of} never changes, but --watch refreshes it; give one of the two")
     watch_status(settings, parse_seconds("--watch", watch))
     return None
 

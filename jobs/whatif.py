@@ -31,11 +31,18 @@ def whatif(
             "not, with 22 if that is unknown.",
         ),
     ] = None,
+    restart_order: Annotated[
+        bool,
+        typer.Option(
+            "--restart-order", help="Show the order of a rolling restart now: rack by rack, the controller last."
+        ),
+    ] = False,
     margin: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="With --restart: in-sync replicas that must remain beyond min.insync.replicas [default: 0].",
+            help="With --restart and --restart-order: in-sync replicas that must remain beyond min.insync.replicas "
+            "[default: 0].",
         ),
     ] = None,
     snapshot: Annotated[
@@ -52,16 +59,22 @@ def whatif(
     parallel: Parallel = None,
 ) -> CommandResult:
     """Simulate the loss of brokers or racks, or the restart of brokers now."""
-    if restart is not None and lose is None:
+    if restart_order and lose is None and restart is None:
+        from jobs.planning.restart_order import report_restart_order
+
+        if snapshot is not None:
+            raise UsageError(f"--snapshot {snapshot}: not with --restart-order, which reads the cluster")
+        return report_restart_order(settings, margin or 0)
+    if restart is not None and lose is None and not restart_order:
         from jobs.console_output.restart_safety import restart_result
         from jobs.planning.restart_safety import restart_safety
 
         safety = restart_safety(settings, restart, margin or 0, snapshot)
         return restart_result(settings, safety, None if everything else limit)
-    if lose is None or restart is not None:
-        raise UsageError("expected exactly one of --lose and --restart")
+    if lose is None or restart is not None or restart_order:
+        raise UsageError("expected exactly one of --lose, --restart and --restart-order")
     if margin is not None:
-        raise UsageError(f"--margin {margin}: only with --restart")
+        raise UsageError(f"--margin {margin}: only with --restart and --restart-order")
     from jobs.planning.whatif import losses_of_fleet, report_losses
 
     if fleet:

@@ -462,9 +462,9 @@ class RunSnapshotOperator(SubmitOperator):
 def newly_offline(snapshot_id: int, since: int, log: Any, cluster: str | None = None) -> int:
     """Count the offline partitions of a snapshot that changed after the snapshot `since`.
 
-    `since` is the last snapshot that was announced. Other snapshots, manual or by `plan --refresh`, may lie in between.
+    `since` is the last snapshot that was announced. Other snapshots, manual or by a plan, may lie in between.
     """
-    words = ["show", "partitions", "--offline", "--as-of", str(snapshot_id)]
+    words = ["show", "partitions", "--offline", "--snapshot", str(snapshot_id)]
     code, shown = Surveyor(settings(cluster), words).run(log)
     if code != DONE:
         raise_for(code, shown)

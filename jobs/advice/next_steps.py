@@ -142,7 +142,7 @@ def _vanished(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Without topics or brokers no other rule finds anything due."""
     vanished = situation.vanished
     if vanished and vanished.are_most:
-        yield Suggestion(vanished.sentence, f"show topics --as-of {vanished.snapshot_id}")
+        yield Suggestion(vanished.sentence, f"show topics --snapshot {vanished.snapshot_id}")
     if not (situation.health.live or situation.health.gone):
         last = situation.warehouse_status.snapshot
         known = (
@@ -250,7 +250,7 @@ def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
         brokers = ",".join(map(str, stopped))
         yield Suggestion(
             f"{_brokers_are(stopped)} drained and down: start {them} once the work is done, then restore {their} "
-            f"leadership with `surveyor plan undrain --brokers {brokers} --refresh`"
+            f"leadership with `surveyor plan undrain --brokers {brokers}`"
         )
 
 
@@ -258,12 +258,9 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Suggest the last resorts if a broker does not return: lose records, or copy its replicas to other brokers."""
     health = situation.health
     if health.stuck:
-        if health.live and situation.names.has_znodes:
+        if health.live:
             text = "if those brokers cannot be started: see which replica could lead, and what that loses"
-            yield Suggestion(text, "plan recover --refresh")
-        elif health.live:
-            text = "if those brokers cannot be started: plan unclean elections, which may lose records"
-            yield Suggestion(text, "plan elect --unclean --refresh")
+            yield Suggestion(text, "plan recover")
         return  # the broker that was in sync last must not be given up
     lost = [broker for broker in sorted(health.gone) if _is_long_gone(situation, broker)]
     if not lost:
@@ -278,7 +275,7 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
         broker_ids = ",".join(map(str, lost))
         yield Suggestion(
             f"{text}: only if they do not return, copy their replicas to other brokers",
-            f"plan reassign --remove-brokers {broker_ids} --refresh",
+            f"plan reassign --remove-brokers {broker_ids}",
         )
 
 
@@ -442,7 +439,7 @@ def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:
         them = "their" if len(old) > 1 else "its"
         yield Suggestion(
             f"{_brokers_are(old)} drained for {drained_for} at least: if the work is done, restore {them} leadership",
-            f"plan undrain --brokers {','.join(map(str, old))} --refresh",
+            f"plan undrain --brokers {','.join(map(str, old))}",
         )
 
 
@@ -461,7 +458,7 @@ def _imbalance(situation: ClusterSituation) -> Iterator[Suggestion]:
                 "does not lead all partitions of which it is the preferred replica",
                 "do not lead all partitions of which they are the preferred replica",
             ),
-            "plan elect --preferred --refresh",
+            "plan elect --preferred",
         )
 
 
@@ -483,14 +480,14 @@ def _skew_step(skew: Skew, sizes_taken_at: datetime | None, now: datetime) -> tu
     """Return what is far from even, and the command of a plan that evens it out.
 
     >>> _skew_step(Skew(quantity="empty", amounts={4: 0, 5: 0}, share=12.0), None, datetime.min)
-    ('brokers 4, 5 hold no replica; an even share is 12', 'plan reassign --add-brokers 4,5 --refresh')
+    ('brokers 4, 5 hold no replica; an even share is 12', 'plan reassign --add-brokers 4,5')
     >>> _skew_step(Skew(quantity="leaders", amounts={1: 90, 3: 2}, share=40.0), None, datetime.min)[0]
     'leaders are far from even: broker 1 leads 90, broker 3 leads 2; an even share is 40'
     """
     if skew.quantity == EMPTY:
         brokers = sorted(skew.amounts)
         hold = "hold" if len(brokers) > 1 else "holds"
-        command = f"plan reassign --add-brokers {','.join(map(str, brokers))} --refresh"
+        command = f"plan reassign --add-brokers {','.join(map(str, brokers))}"
         return f"{broker_list(brokers)} {hold} no replica; an even share is {skew.share:.0f}", command
     verb = "leads" if skew.quantity == LEADERS else "holds"
     is_bytes = skew.quantity == BYTES
@@ -499,7 +496,7 @@ def _skew_step(skew: Skew, sizes_taken_at: datetime | None, now: datetime) -> tu
     text = f"{skew.quantity} are far from even{taken}: {', '.join(amounts)}"
     return (
         f"{text}; an even share is {_amount(skew.share, is_bytes)}",
-        f"plan reassign --rebalance{' --by-size' * is_bytes} --refresh",
+        f"plan reassign --rebalance{' --by-size' * is_bytes}",
     )
 
 

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Final
 
 from jobs.core.masking import HIDDEN
 from jobs.preconditions.changes import creates
+from jobs.preconditions.topic_configs import checked_config
 from jobs.repositories.actor import this_actor
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestion
+from jobs.runtime.suggestions import ENGINE_OPTIONS, Suggestion, same_line, same_step, suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.lease_holder import LeaseHolder
+from schemas.operation_data import AlteredConfig
 from schemas.plan import CLOSED, Plan, RowOutcome
 from schemas.rows import Broker, Change, PlanRecord
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse
 
-RECONCILE_ONLY_OPTIONS: Final = ("allow_unclean", "remote", "requests", "until_quiet")
+RECONCILE_ONLY_OPTIONS: Final = ("allow_unclean", *ENGINE_OPTIONS, "requests", "until_quiet")
 """Options of `surveyor reconcile` that `surveyor commit` does not have."""
 
 PLAINTEXT: Final = "PLAINTEXT"
@@ -97,10 +99,14 @@ def _plan_again(settings: Settings, plan: PlanRecord) -> Suggestion | None:
     words = shlex.split(plan.command or "")[1:]
     if words[:1] != ["plan"] or HIDDEN in str(plan.command):
         return None
-    for option, values in (("--name", 1), ("--snapshot", 1), ("--replace-name", 0), ("--refresh", 0)):
+    for option, values in _REPLANNING_OPTIONS.items():
         if option in words:
             del words[words.index(option) : words.index(option) + 1 + values]
-    return suggestion(settings, "plan again on a new snapshot", *words, "--refresh")
+    return suggestion(settings, "plan again on a new snapshot", *words)
+
+
+_REPLANNING_OPTIONS: Final = {"--name": 1, "--snapshot": 1, "--replace-name": 0, "--refresh": 0, "--no-refresh": 0}
+"""The number of values of each option that is left out where a plan is made again."""
 
 
 def list_all_command(settings: Settings, name: str) -> str:
@@ -173,7 +179,35 @@ def _after_verification(
         yield suggestion(settings, "see what is due now", "status")
     if set(statuses) == {ReassignmentStatus.COMPLETE} and plan.kind == PlanKind.DRAIN:
         brokers = ",".join(map(str, plan.options["brokers"]))
-        yield suggestion(settings, "when the work is done", "plan", "undrain", "--brokers", brokers, "--refresh")
+        yield suggestion(settings, "when the work is done", "plan", "undrain", "--brokers", brokers, "--apply")
+
+
+def undo_steps(settings: Settings, plan: Plan) -> list[Suggestion]:
+    """Suggest what undoes a plan that was committed, except for a drain, whose verification suggests it."""
+    if plan.row.status != PlanStatus.COMMITTED:
+        return []
+    return [suggestion(settings, "undo", *command, "--apply") for command in _undoing(plan)]
+
+
+def _undoing(plan: Plan) -> Iterator[list[str]]:
+    """Yield the commands that plan the opposite; elections, added partitions and deletions have none."""
+    match plan.row.kind:
+        case PlanKind.REASSIGN:
+            yield ["rollback", plan.called]
+        case PlanKind.UNDRAIN:
+            yield ["plan", "drain", "--brokers", ",".join(map(str, plan.row.options["brokers"]))]
+        case PlanKind.ASSIGN:
+            yield ["plan", "delete", "--topics", ",".join(sorted({row.topic for row in plan.operations}))]
+        case PlanKind.CONFIG:
+            for operation in plan.operations:
+                data = checked_config(operation)
+                if isinstance(data, AlteredConfig):
+                    words = [
+                        word
+                        for name, value in data.before.items()
+                        for word in (("--delete", name) if value is None else ("--set", f"{name}={value}"))
+                    ]
+                    yield ["plan", "config", "--topic", operation.topic, *words]
 
 
 def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete: bool) -> list[Suggestion]:
@@ -198,11 +232,10 @@ def _resume(settings: Settings, name: str, *access: str) -> Suggestion:
 
 def _unknown_access(settings: Settings, plan: PlanRecord) -> Iterator[str]:
     """Yield the options that a commit needs, in words to replace, and that planning on a snapshot did not need."""
-    conf = settings.conf
-    if conf.zookeeper is None and conf.bootstrap_servers is None:
+    if not settings.has_address:
         is_of_kraft = bool(plan.brokers) and all(broker.broker_epoch is None for broker in plan.brokers)
         yield from ("--bootstrap-server" if is_of_kraft else "--zookeeper", "HOST:PORT")
-    if conf.command_config is None and _only_secured(settings.warehouse):
+    if settings.conf.command_config is None and _only_secured(settings.warehouse):
         yield from ("--command-config", "FILE")
 
 

@@ -26,6 +26,7 @@ from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refus
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
+from jobs.adapters.spark.engine import Engine, Place
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
@@ -83,8 +84,7 @@ SPARK: Final = ("pyspark", "delta-spark", "deltalake")
 def run_checks(settings: Settings) -> Checks:
     """Run all checks, prerequisites first."""
     yield from run_guarded("python", _python)
-    yield from run_guarded("java", _java)
-    yield from run_guarded("jars", partial(_jars, settings.warehouse_uri))
+    yield from run_guarded("engine", partial(_engine, settings.place))
     yield from run_guarded("warehouse", partial(_warehouse, settings))
     credentials = [*run_guarded("command config", partial(_credentials, settings))]
     yield from credentials
@@ -103,6 +103,15 @@ def _python() -> Checks:
         )
         return
     yield CheckResult("python", CheckStatus.FINE, f"{platform.python_version()}; {versions}")
+
+
+def _engine(place: Place) -> Checks:
+    """Check the engine of plans and snapshots; only Spark needs Java, and jars."""
+    engine, reason = place.resolved()
+    yield CheckResult("engine", CheckStatus.FINE, f"{engine}: {reason}")
+    if engine is Engine.SPARK and place.remote is None:
+        yield from run_guarded("java", _java)
+        yield from run_guarded("jars", partial(_jars, place.warehouse))
 
 
 def _java() -> Checks:

@@ -178,7 +178,7 @@ def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         yield _fault(
             "brokers",
             f"broker {broker} is not registered and has {pluralise(count, 'replica')}: the migration waits for it",
-            "start it, or: " + command_line(settings, "plan", "reassign", "--remove-brokers", str(broker), "--refresh"),
+            "start it, or: " + command_line(settings, "plan", "reassign", "--remove-brokers", str(broker)),
         )
     unread = sorted(row.broker_id for row in facts.state.brokers if not row.understood)
     if unread:
@@ -323,7 +323,7 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             f"{pluralise(len(topics.without_state), 'partition', 'has', 'have')} no state; the migration would "
             f"let the first replica lead with all replicas in sync, which may lose data: "
             f"{abbreviate(topics.without_state)}",
-            f"{command_line(settings, 'plan', 'recover', *_named(topics.without_state), '--refresh')}; if it plans "
+            f"{command_line(settings, 'plan', 'recover', *_named(topics.without_state))}; if it plans "
             "nothing, no snapshot has seen the state, and a controller lets the first live replica lead: start all "
             "its replicas first",
         )

@@ -165,7 +165,7 @@ def _count_not_understood(partitions: pa.Table) -> int:
 
 def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
     if now and snapshot_id is not None:
-        raise UsageError(f"--as-of {snapshot_id} reads a snapshot, and --now reads the cluster; give one of the two")
+        raise UsageError(f"--snapshot {snapshot_id} reads a snapshot, and --now reads the cluster; give one of the two")
 
 
 def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snapshot_id: int | None) -> _Cluster:

@@ -119,14 +119,14 @@ def _suggestions(settings: Settings, losses: Losses, at: Sequence[str]) -> Itera
     worst = next(iter(losses.impacts), None)
     if worst is None or not worst.newly_offline:
         if losses.may_spread:
-            yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
+            yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks")
         return
     if worst.unclean_only:
         yield suggestion(settings, "show lagging replicas", "show", "partitions", "--under-replicated", *at)
     for broker in worst.lost[:1]:
         yield suggestion(settings, "show its partitions", "show", "partitions", "--broker", str(broker), *at)
     if losses.loss == FailureScenario.RACKS:
-        yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
+        yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks")
 
 
 def _cost_lines(

@@ -61,10 +61,9 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
     yield from (span.line for span in broker_spans(figures))
     yield from _share_notes(figures)
     yield from _reorder_notes(figures)
-    if figures.replicas_per_rack:
-        racks = (f"{rack} {before} → {after}" for rack, (before, after) in figures.replicas_per_rack.items())
+    if racks := [f"{rack} {old} → {new}" for rack, (old, new) in figures.replicas_per_rack.items() if old != new]:
         yield f"replicas per rack {', '.join(racks)}"
-    yield from (span.line for span in _per_rack_spans(figures))
+    yield from (span.line for span in _per_rack_spans(figures) if span.before != span.after)
     yield from _rack_notes(figures)
     yield from _uneven_notes(figures)
     yield from byte_lines(figures)

@@ -1,15 +1,14 @@
 """Output of `surveyor show plan`: a summary of the plan, then all or the selected rows.
 
-The text output has the first lines of each kind, or all with --all. The JSON output is streamed and has every row.
+The text output sums up many rows, or lists all with --all. The JSON output is streamed and has every row.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Final
 
 import msgspec
-from rich.table import Table
 
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import R, Warehouse
@@ -21,6 +20,7 @@ from jobs.console_output.plan_text import (
     deletion_lines,
     deletion_warnings,
     evidence_line,
+    kind_lines,
     operation_sign,
     rejection_line,
     shown_data,
@@ -38,9 +38,9 @@ from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.assumptions import assumptions_in_newest_snapshot
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import outdated_plan, unread_by
-from jobs.repositories.stored_rows import BROKER_EFFECTS, affecting_broker, count_changes, read_rows
+from jobs.repositories.stored_rows import affecting_broker, count_changes, read_rows
 from jobs.repositories.warehouse_status import min_isr_by_topic
-from jobs.runtime.console import format_cell, next_in_json, table, warnings_in_json
+from jobs.runtime.console import format_cell, next_in_json, warnings_in_json
 from jobs.runtime.output import next_lines, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_commands
@@ -49,8 +49,8 @@ from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord, Row
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, plan_size, pluralise
 
-GROUPS_SHOWN: Final = 20
-"""Topics, brokers and reasons in the text summary."""
+GROUPS_SHOWN: Final = 10
+"""Waves, topics and brokers in a line of the text summary."""
 
 REVIEW_COLUMNS: Final = list(ChangeSummary.__struct_fields__)
 """Columns of `changes` that lines, summary and warnings need."""
@@ -164,7 +164,7 @@ class PlanSelection:
         copied = stored_volume(self.warehouse, changes)
         yield from space_warnings(copied, usable_bytes(self.warehouse) if copied.received else {})
 
-    def lines(self, settings: Settings) -> Iterator[Table | str]:
+    def lines(self, settings: Settings) -> Iterator[str]:
         """Return the text output: the summary, a line per row, and the warnings last."""
         changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
         yield (
@@ -181,12 +181,9 @@ class PlanSelection:
         if self.only.flags:
             only = " ".join(self.only.flags)
             yield f"  {only}: {plan_size(len(changes), len(operations))}, {len(rejections)} rejected"
-        yield from _summary_lines(changes)
         yield from self._cut(settings, operations, "operations", Operation, _operation_line)
         yield from self._change_lines(settings, changes)
-        if len(rejections) > LINES_SHOWN:
-            yield _grouped("rejected", rejections.counts("code"))
-        yield from self._cut(settings, rejections, "rejections", RejectionRecord, rejection_line)
+        yield from self._rejection_lines(settings, rejections)
         evidence = self.evidence()
         yield from self._cut(
             settings, evidence, "lines of evidence", CandidateEvidence, lambda row: f"evidence {evidence_line(row)}"
@@ -203,34 +200,48 @@ class PlanSelection:
         return deletion_impact_of(self.warehouse, self.row)
 
     def _change_lines(self, settings: Settings, changes: StoredRows) -> Iterator[str]:
-        """Return a line per change, grouped by wave if there are several."""
+        """Return a line per change, under its wave if there are several; many changes are summed up."""
+        if len(changes) > LINES_SHOWN:
+            yield from _summary_lines(changes)
+        if self._is_summed_up(changes):
+            yield self._shows(settings, f"the {len(changes)} changes")
+            return
         sizes = dict(changes.counts("wave"))
         wave = None
-        for row in self._shown(changes):
+        for row in changes:
             change = msgspec.convert(row, ChangeSummary)
             if len(sizes) > 1 and change.wave != wave:
                 wave = change.wave
                 yield f"  wave {wave}: {pluralise(sizes[wave], 'change')}"
             yield f"  {change_line(change)}"
-        yield from self._more(settings, changes, "changes")
+
+    def _rejection_lines(self, settings: Settings, rejections: StoredRows) -> Iterator[str]:
+        """Return a line per rejection; many rejections are summed up."""
+        if len(rejections) > LINES_SHOWN:
+            yield f"  rejected: {_grouped(rejections.counts('code'))}"
+        if self._is_summed_up(rejections):
+            yield from kind_lines(rejections.counts("reason"))
+            yield self._shows(settings, f"the {len(rejections)} rejections")
+            return
+        yield from (f"  {rejection_line(msgspec.convert(row, RejectionRecord))}" for row in rejections)
+
+    def _is_summed_up(self, rows: StoredRows) -> bool:
+        return len(rows) > LINES_SHOWN and not self.only.everything
+
+    def _shows(self, settings: Settings, rows: str) -> str:
+        plan = self.display_name or self.plan_id
+        return f"  {rows}: {command_line(settings, 'show', 'plan', plan, *self.only.flags, '--all')}"
 
     def _cut(
         self, settings: Settings, rows: StoredRows, noun: str, kind: type[R], line: Callable[[R], str]
     ) -> Iterator[str]:
-        yield from (f"  {line(msgspec.convert(row, kind))}" for row in self._shown(rows))
-        yield from self._more(settings, rows, noun)
-
-    def _shown(self, rows: StoredRows) -> Iterable[Row]:
-        return rows if self.only.everything else rows.first(LINES_SHOWN)
-
-    def _more(self, settings: Settings, rows: StoredRows, noun: str) -> Iterator[str]:
-        if len(rows) > LINES_SHOWN and not self.only.everything:
-            plan = self.display_name or self.plan_id
-            command = command_line(settings, "show", "plan", plan, *self.only.flags, "--all")
-            yield f"  ... and {len(rows) - LINES_SHOWN} more {noun}: `{command}` shows them"
+        shown = rows.first(LINES_SHOWN) if self._is_summed_up(rows) else rows
+        yield from (f"  {line(msgspec.convert(row, kind))}" for row in shown)
+        if self._is_summed_up(rows):
+            yield self._shows(settings, f"... and {len(rows) - LINES_SHOWN} more {noun}")
 
 
-def plan_lines(settings: Settings, row: PlanRecord, called: str = "") -> Iterator[Table | str]:
+def plan_lines(settings: Settings, row: PlanRecord, called: str = "") -> Iterator[str]:
     """Return the text output of a whole plan."""
     return PlanSelection(settings.warehouse, row, RowFilter(), called).lines(settings)
 
@@ -255,28 +266,53 @@ def _operation_line(row: Operation) -> str:
     return f"{operation_sign(row.kind)} {row.kind} {row.topic} {shown_data(row.kind, row.data)}"
 
 
-def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
-    if len(changes) <= 1:
-        return
+_TWO_EFFECTS: Final = {
+    "leaders": ("leader_gained", "leader_lost"),
+    "replicas": ("replicas_gained", "replicas_lost"),
+    "in sync": ("isr_joined", "isr_left"),
+}
+
+
+def _summary_lines(changes: StoredRows) -> Iterator[str]:
+    """Return what the changes do, by action, wave, topic, broker and reason."""
     counts = count_changes(changes)
-    yield _grouped("by action", counts.actions)
-    topics = [f"{topic} {rows}" for topic, rows in counts.topics[:GROUPS_SHOWN]]
-    yield f"  by topic: {', '.join(topics)}{_unlisted_count(counts.topics_in_all, ' ', 'topics')}"
-    if counts.brokers:
-        title = f"  by broker{_unlisted_count(len(counts.brokers), ', ', 'more')}"
-        yield table(title, ("broker_id", *BROKER_EFFECTS), counts.brokers[:GROUPS_SHOWN])
-    yield from (f"  {pluralise(rows, 'time')}: {reason}" for reason, rows in counts.reasons[:GROUPS_SHOWN])
-    if counts.reasons_in_all > GROUPS_SHOWN:
-        yield f"  and {counts.reasons_in_all - GROUPS_SHOWN} other reasons"
+    waves = sorted(changes.counts("wave"))
+    yield f"  by action: {_grouped(counts.actions)}"
+    if len(waves) > 1:
+        yield f"  by wave: {_listed([f'{wave}: {rows}' for wave, rows in waves], len(waves), 'waves')}"
+    yield f"  by topic: {_listed([f'{topic} {rows}' for topic, rows in counts.topics], counts.topics_in_all, 'topics')}"
+    for noun, (gained, lost) in _TWO_EFFECTS.items():
+        rows = [row for row in counts.brokers if row[gained] or row[lost]]
+        shown = sorted(rows[:GROUPS_SHOWN], key=lambda row: row["broker_id"])
+        if rows and not (noun == "in sync" and all(map(_replicas_and_isr_agree, counts.brokers))):
+            yield f"  {noun} by broker: {_listed([_effects(row, gained, lost) for row in shown], len(rows), 'brokers')}"
+    yield from kind_lines(changes.counts("reason"))
 
 
-def _unlisted_count(count: int, before: str, noun: str) -> str:
-    return f"{before}and {count - GROUPS_SHOWN} {noun}" if count > GROUPS_SHOWN else ""
+def _replicas_and_isr_agree(row: Row) -> bool:
+    return bool(row["isr_joined"] == row["replicas_gained"] and row["isr_left"] == row["replicas_lost"])
 
 
-def _grouped(title: str, counts: Iterable[ValueCount]) -> str:
-    groups = (f"{rows} {value}" for value, rows in counts)
-    return f"  {title}: {', '.join(groups)}"
+def _effects(row: Row, gained: str, lost: str) -> str:
+    """Format a broker's gains and losses.
+
+    >>> _effects({"broker_id": 3, "gained": 5, "lost": 0}, "gained", "lost")
+    '3: +5'
+    >>> _effects({"broker_id": 3, "gained": 5, "lost": 2}, "gained", "lost")
+    '3: +5 -2'
+    """
+    signed = [f"+{row[gained]}"] * (row[gained] > 0) + [f"-{row[lost]}"] * (row[lost] > 0)
+    return f"{row['broker_id']}: {' '.join(signed)}"
+
+
+def _listed(texts: Sequence[str], count: int, noun: str) -> str:
+    """Join the first texts, and count those of `count` that are left out."""
+    more = f" and {count - GROUPS_SHOWN} more {noun}" if count > GROUPS_SHOWN else ""
+    return f"{', '.join(texts[:GROUPS_SHOWN])}{more}"
+
+
+def _grouped(counts: Iterable[ValueCount]) -> str:
+    return ", ".join(f"{rows} {value}" for value, rows in counts)
 
 
 def show_review(settings: Settings, plan: str, only: RowFilter) -> None:

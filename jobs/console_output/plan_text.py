@@ -1,7 +1,9 @@
 """Plans as text: their size, changes line by line, deletions and warnings."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime  # noqa: F401 - for the doctests
 from enum import StrEnum
 from typing import Any, Final
@@ -54,6 +56,40 @@ def pending_summary(plan: Plan, due: Sequence[PlanRow]) -> str:
     return f"{' and '.join(parts)} {'is' if alone else 'are'} due"
 
 
+KINDS_SHOWN: Final = 5
+"""Kinds of reasons that are listed."""
+
+_NUMBER: Final = re.compile(r"\b\d+\b")
+_SEVERAL_MOVES: Final = re.compile(r"\* → \*(, \* → \*)+")
+
+
+def kind_lines(reasons: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Return a line for each kind of reason, with the number of rows; numbers in which reasons differ become `*`.
+
+    >>> emptied = [("empties 3: 3 → 1", 5), ("empties 3: 3 → 2", 4)]
+    >>> evened = [("evens out replicas: 1 → 3, 2 → 4", 2), ("evens out replicas: 2 → 3", 1)]
+    >>> list(kind_lines([*emptied, *evened, ("as given", 1)]))
+    ['  9 times: empties 3: 3 → *', '  3 times: evens out replicas', '  1 time: as given']
+    """
+    kinds: dict[str, dict[str, int]] = {}
+    for reason, rows in reasons:
+        kinds.setdefault(_SEVERAL_MOVES.sub("* → *", _NUMBER.sub("*", reason)), {})[reason] = rows
+    counted = sorted(((sum(kind.values()), name, kind) for name, kind in kinds.items()), key=lambda some: -some[0])
+    for rows, name, kind in counted[:KINDS_SHOWN]:
+        yield f"  {pluralise(rows, 'time')}: {_common_text(name, list(kind))}"
+    if others := sum(rows for rows, _, _ in counted[KINDS_SHOWN:]):
+        yield f"  {pluralise(others, 'time')}: another reason"
+
+
+def _common_text(name: str, reasons: Sequence[str]) -> str:
+    """Return the text that reasons have in common, or the name of their kind if their numbers of moves differ."""
+    numbers = [_NUMBER.findall(reason) for reason in reasons]
+    if len({len(some) for some in numbers}) == 1:
+        common = iter([some[0] if len({*some}) == 1 else "*" for some in zip(*numbers, strict=True)])
+        name = _NUMBER.sub(lambda _: next(common), reasons[0])
+    return _SEVERAL_MOVES.sub("* → *", name).replace(": * → *", "")
+
+
 class Sign(StrEnum):
     """Prefix of a change; `console` colours it on a terminal."""
 
@@ -79,9 +115,25 @@ def change_line(change: ChangeSummary | Operation) -> str:
     moved = (
         _moved("replicas", change.replicas_before, change.replicas_after),
         _moved("leader", change.leader_before, change.leader_after),
-        _moved("isr", change.isr_before, change.isr_after),
+        None if _is_in_sync(change) else _moved("isr", change.isr_before, change.isr_after),
     )
     return "  ".join([f"{sign} {change.name}", *filter(None, moved), change.reason])
+
+
+def _is_in_sync(change: ChangeSummary) -> bool:
+    """Return whether the ISR is all replicas, before and after."""
+    before = set(change.isr_before or ()) == set(change.replicas_before or ()) != set()
+    return before and set(change.isr_after) == set(change.replicas_after)
+
+
+def due_lines(due: Sequence[ChangeSummary | Operation], list_all: str, *, everything: bool) -> Iterator[str]:
+    """Return a line for each row that would be written; many rows are summed up, and `list_all` lists them."""
+    if everything or len(due) <= LINES_SHOWN:
+        yield from (f"  would be written: {change_line(row)}" for row in due)
+        return
+    reasons = (row.action if isinstance(row, Operation) else f"{row.action}: {row.reason}" for row in due)
+    yield from kind_lines(Counter(reasons).items())
+    yield f"  the {len(due)} changes: {list_all}"
 
 
 def shown_data(kind: str, data: str | None) -> str | None:

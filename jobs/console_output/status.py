@@ -158,7 +158,7 @@ def _figures(status: ClusterStatus) -> Iterator[tuple[str, str]]:
         yield "throttled, down", f"{abbreviate(down)}: a throttle that {note}"
     if drained := [*_drains(status.situation)]:
         ids = ",".join(map(str, sorted(status.situation.drained.intersection(health.live))))
-        yield "drained", f"{abbreviate(drained)}; `surveyor plan undrain --brokers {ids} --refresh` ends it"
+        yield "drained", f"{abbreviate(drained)}; `surveyor plan undrain --brokers {ids}` ends it"
     if status.credentials_fault is not None:
         yield "credentials", f"no request to brokers is possible: {status.credentials_fault}"
     for warning in status.warnings:

@@ -75,9 +75,17 @@ class Verification:
 
 def show_verification(settings: Settings, verification: Verification, text: TextFormat, *, everything: bool) -> None:
     """Print the progress of a plan, in the requested format."""
-    plan, counts, throttled = verification.plan, verification.counts, verification.throttled
     for warning in verification.warnings:
         log(f"surveyor: {warning}", logging.WARNING)
+    result = verification_result(settings, verification, everything=everything)
+    if text is TextFormat.KAFKA:
+        result = CommandResult(result.fields, *_kafka_lines(verification))
+    emit(settings, result)
+
+
+def verification_result(settings: Settings, verification: Verification, *, everything: bool) -> CommandResult:
+    """Return what shows the progress of a plan."""
+    plan, counts, throttled = verification.plan, verification.counts, verification.throttled
     copying = None if verification.copying is None else copy_figures(verification.copying)
     outage = verification.outage
     result: Result = {
@@ -92,9 +100,6 @@ def show_verification(settings: Settings, verification: Verification, text: Text
     if verification.evenness is not None:
         result["evenness"] = {"now": verification.evenness, "planned": _planned_evenness(plan)}
     result |= in_json(outage)
-    if text is TextFormat.KAFKA:
-        emit(settings, CommandResult(result, *_kafka_lines(verification)))
-        return
     summary = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _COUNTED if counts[status])
     closed = f", {plan.row.state}" if plan.row.status in UNCOMMITTABLE else ""
     complete = "; the plan is complete" if verification.is_complete and verification.statuses else ""
@@ -117,10 +122,7 @@ def show_verification(settings: Settings, verification: Verification, text: Text
         throttled=throttled,
         holder=verification.holder,
     )
-    emit(
-        settings,
-        CommandResult(result, f"plan {plan.title}{closed}: {summary or 'no changes'}{complete}", *lines, steps=steps),
-    )
+    return CommandResult(result, f"plan {plan.title}{closed}: {summary or 'no changes'}{complete}", *lines, steps=steps)
 
 
 def _empty_plan_lines(settings: Settings, plan: Plan) -> Iterator[str]:

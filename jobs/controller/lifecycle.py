@@ -216,4 +216,4 @@ def _report_dry(settings: Settings, due: Decisions) -> CommandResult:
         f"{pluralise(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
         "controllership and keeps it"
     )
-    return CommandResult(result, title, *truncate(lines, command_line(settings, "plan", "reconcile", "--refresh")))
+    return CommandResult(result, title, *truncate(lines, command_line(settings, "plan", "reconcile")))

@@ -46,7 +46,7 @@ WORST_FIRST: Final = (
     ExitCode.CHANGES,
     ExitCode.DONE,
 )
-"""The codes with which the work on one cluster of several can end; with --all a command ends with the first of them.
+"""The codes with which the work on one cluster of several can end; a command on all ends with the first of them.
 
 What prevents the work on every cluster comes first, then unexpected errors, invalid input, and what is expected to end
 by itself.

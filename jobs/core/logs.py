@@ -124,8 +124,11 @@ def configure(
 _NATIVE_LEVELS: Final = "RUST_LOG"
 """Environment variable of deltalake's own log, which is not Python's; deltalake reads it once, when it is imported."""
 
-_QUIET_NATIVE_LEVELS: Final = "warn,aws_config=error"
-"""A machine without a role logs each attempt to find one; the error of the command says that once."""
+_QUIET_NATIVE_LEVELS: Final = "warn,aws_config=error,sail=error"
+"""The embedded engine warns of each hint in a query, as it ignores hints.
+
+A machine without a role logs each attempt to find one; the error of the command says that once.
+"""
 
 
 def _set_native_level(*, is_debug: bool) -> None:

@@ -49,8 +49,7 @@ class KRaftScenario(PlanScenario):
     def create_cache(self, leader: int) -> None:
         self.heading(f"A topic with two replicas, led by broker {self.newcomer}")
         by_hand = ["--replica-assignment", f"{self.newcomer}:{leader}"]
-        self.surveyor("plan", "assign", "--topic", CACHE, *by_hand, "--name", "create-cache")
-        self.surveyor("commit", "create-cache", "--apply", "--yes")
+        self.surveyor("plan", "assign", "--topic", CACHE, *by_hand, "--apply", "--yes")
         self.surveyor("snapshot")
 
     def lose_quorum_leader(self, leader: int) -> None:
@@ -75,12 +74,11 @@ class KRaftScenario(PlanScenario):
             self.wait_until(self.cache_is_offline)
         with progress(f"waiting for node {behind}"):
             self.return_to_isrs_but_cache(behind)
-        self.surveyor("snapshot")
         stdout().print("\nA clean election has no candidate, and is rejected with the reason:")
-        self.surveyor("plan", "elect", "--offline", "--name", "clean")
+        self.surveyor("plan", "recover", "--name", "clean")
         self.surveyor("show", "plan", "clean")
         stdout().print("\nAn unclean one loses the record; it is planned only if you ask for it:")
-        self.surveyor("plan", "elect", "--unclean", "--name", "accept-loss")
+        self.surveyor("plan", "recover", "--allow-unclean", "--name", "accept-loss")
         self.surveyor("commit", "accept-loss")
         self.surveyor("commit", "accept-loss", "--apply", "--yes")
         self.verify("accept-loss")
@@ -89,13 +87,9 @@ class KRaftScenario(PlanScenario):
 
     def drain_for_maintenance(self, broker: int) -> None:
         self.heading(f"Broker {broker} is drained for maintenance, and takes its leaders back")
-        self.surveyor("plan", "drain", "--brokers", str(broker), "--name", "maintenance")
-        self.surveyor("commit", "maintenance", "--apply", "--yes", "--wait")
+        self.surveyor("plan", "drain", "--brokers", str(broker), "--apply", "--yes")
         self.surveyor("whatif", "--restart", str(broker))
-        self.surveyor("snapshot")
-        self.surveyor("plan", "undrain", "--brokers", str(broker), "--name", "maintenance-over")
-        self.surveyor("commit", "maintenance-over", "--apply", "--yes", "--wait")
-        self.verify("maintenance-over")
+        self.surveyor("plan", "undrain", "--brokers", str(broker), "--apply", "--yes")
 
     def return_to_isrs(self, node: int) -> None:
         """Restart a node, and wait until all replicas are in sync."""

@@ -111,7 +111,7 @@ class MigrationScenario(DemoScenario):
         self.cluster.leave_zookeeper()
         self.restart_brokers(old)
         say = stdout().print
-        say(f"\nAll brokers have left ZooKeeper: from here on commands have the options {' '.join(self.common[2:])}")
+        say(f"\nAll brokers have left ZooKeeper: from here on commands have the environment {self.assignments}")
 
     def prove(self, before: int) -> None:
         """Prove that only the changes made on purpose are found, and nothing once they are undone."""

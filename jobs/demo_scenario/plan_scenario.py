@@ -1,9 +1,6 @@
 """The steps that change a cluster by plans, on clusters of both kinds: topics, a broker that joins, and history."""
 
-import json
 from dataclasses import dataclass
-from operator import attrgetter
-from pathlib import Path
 from typing import ClassVar
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -14,7 +11,7 @@ from jobs.demo_scenario.scenario import ORDERS, TEST, DemoScenario
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.progress import progress
 from schemas.current_state import Leadership
-from schemas.rows import Partition, Row
+from schemas.rows import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +30,6 @@ class PlanScenario(DemoScenario):
     """The broker that joins."""
 
     def prepare(self) -> None:
-        self.heading("A snapshot of the empty cluster")
-        self.surveyor("snapshot")
-        self.create_topics()
-
-    def create_topics(self) -> None:
         self.heading("Two topics, one placed by the algorithm, one manually")
         config = ["--config", "min.insync.replicas=2"]
         size = ["--partitions", "12", "--replication-factor", "3"]
@@ -51,8 +43,7 @@ class PlanScenario(DemoScenario):
     def balance(self) -> None:
         self.surveyor("snapshot")
         self.surveyor("show", "imbalance")
-        self.surveyor("plan", "elect", "--preferred", "--name", "balance")
-        self.surveyor("commit", "balance", "--apply", "--yes")
+        self.surveyor("plan", "elect", "--preferred", "--apply", "--yes")
         self.surveyor("snapshot")
         self.surveyor("show", "imbalance")
         if self.has_imbalance():
@@ -62,26 +53,13 @@ class PlanScenario(DemoScenario):
         self.heading(f"Broker {self.newcomer} joins and receives replicas through Kafka's controller")
         with progress(f"starting broker {self.newcomer}"):
             self.cluster.add_broker(self.newcomer)
-        self.surveyor("snapshot")
-        file = Path(self.warehouse_uri) / "reassignment.json"
-        file.write_text(json.dumps({"version": 1, "partitions": self.targets()}), encoding="utf-8")
-        self.surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--name", "grow")
-        self.surveyor("commit", "grow", "--apply", "--yes")
-        self.verify("grow")
-
-    def targets(self) -> list[Row]:
-        """Return the targets: the last replica of the first half of the partitions moves to the new broker."""
-        chosen = sorted(self.partitions(), key=attrgetter("key"))[:8]
-        return [
-            {"topic": row.topic, "partition": row.partition, "replicas": [*row.replicas[:-1], self.newcomer]}
-            for row in chosen
-        ]
+        self.surveyor("plan", "reassign", "--add-brokers", str(self.newcomer), "--apply", "--yes")
 
     def show_history(self) -> None:
         self.heading("History: the leaders of a partition, and the cluster before and after")
         self.surveyor("snapshot")
         self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.moved_partition()))
-        self.surveyor("show", "partitions", "--topic", ORDERS, "--as-of", "2")
+        self.surveyor("show", "partitions", "--topic", ORDERS, "--snapshot", "3")
         self.surveyor("show", "partitions", "--topic", ORDERS)
 
     def moved_partition(self) -> int:

@@ -3,6 +3,7 @@
 Every step runs a Surveyor command as a user would type it, and shows the command before its output.
 """
 
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -65,7 +66,7 @@ class DemoScenario(ABC):
 
     def execute(self) -> tuple[set[bytes], set[bytes]]:
         """Run every step; return the records acknowledged and the records read back."""
-        stdout().print(f"Every command below also has the options {' '.join(self.common[2:])}")
+        stdout().print(f"Every command below has the environment {self.assignments}")
         self.prepare()
         self.heading("A producer starts: acks=all, idempotent; it writes until the end")
         traffic = Traffic(self.bootstrap, TOPICS)
@@ -78,10 +79,24 @@ class DemoScenario(ABC):
             return traffic.acked, read_everything(self.bootstrap, TOPICS)
 
     @property
+    def environment(self) -> dict[str, str | None]:
+        """The variables of every command, which its suggestions need not repeat; None for one that is unset."""
+        given = {"warehouse": self.warehouse_uri, **dict.fromkeys(ADDRESS_OPTIONS), **self.address}
+        return {f"SURVEYOR_{setting.upper()}": value for setting, value in given.items()}
+
+    @property
+    def assignments(self) -> str:
+        """The variables that are set, as in a shell."""
+        return " ".join(f"{name}={value}" for name, value in self.environment.items() if value is not None)
+
     def common(self) -> list[str]:
-        """The options of every command."""
-        ((setting, where),) = self.address.items()
-        return ["--cluster", self.name, ADDRESS_OPTIONS[setting], where, "--warehouse", self.warehouse_uri]
+        """Set the variables of the next command, and return the options of every command."""
+        for name, value in self.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        return ["--cluster", self.name]
 
     @property
     def settings(self) -> Settings:
@@ -105,21 +120,17 @@ class DemoScenario(ABC):
 
     def await_enter(self, number: int) -> None:
         """Show what another terminal needs, and wait for Enter."""
-        ((setting, where),) = self.address.items()
-        (other,) = ADDRESS_OPTIONS.keys() - {setting}
-        exported = {setting: where, "warehouse": self.warehouse_uri}
         say = stdout().print
         say(f"\nStep {number} waits for Enter. For commands in another terminal:")
-        say(f"  unset SURVEYOR_{other.upper()}", markup=False)
-        for name, value in exported.items():
-            say(f"  export SURVEYOR_{name.upper()}={value}", markup=False)
+        for name, value in self.environment.items():
+            say(f"  unset {name}" if value is None else f"  export {name}={value}", markup=False)
         if not sys.stdin.readline():
             raise SurveyorError("the input has ended: --pause waits for Enter before each step")
 
     def surveyor(self, *arguments: str) -> int:
         """Show and run a command, and return its exit code; raise SurveyorError if it fails."""
         stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
-        code = self.run([*arguments, *self.common])
+        code = self.run([*arguments, *self.common()])
         if code in (ExitCode.INTERRUPTED, 128 + SIGTERM):
             raise KeyboardInterrupt
         if code not in (ExitCode.DONE, ExitCode.CHANGES):

@@ -4,6 +4,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
+from itertools import count, islice
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
@@ -14,8 +15,14 @@ from jobs.core.errors import SurveyorError
 FLUSH_TIMEOUT_SECONDS: Final = 60.0
 """Time limit for the first acknowledgement, the last ones, and the end of each partition."""
 
+BURST_RECORDS: Final = 150
+"""Records of each topic in a burst."""
+
 _PAUSE_SECONDS: Final = 0.1
-"""Seconds between two records of a topic; at 2 ms, their replication would be half of the demo's work."""
+"""Seconds between two bursts; replicating the same records one at a time would be half of the demo's work."""
+
+MAX_UNSENT_RECORDS: Final = 1_000_000
+"""Records that wait while partitions have too few replicas in sync."""
 
 
 @dataclass(slots=True)
@@ -49,15 +56,16 @@ class Traffic:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "queue.buffering.max.messages": MAX_UNSENT_RECORDS,
                 "log_level": 0,
                 "error_cb": _ignore,  # connection errors; delivery reports have the relevant ones
             },
         )
-        number = 0
+        numbers = count()
         while not self._done.is_set():
             for topic in self.topics:
-                producer.produce(topic, value=f"{number}:{topic}:{uuid.uuid4()}".encode(), on_delivery=self._delivered)
-                number += 1
+                for number in islice(numbers, BURST_RECORDS):
+                    producer.produce(topic, value=b"%d" % number, on_delivery=self._delivered)
             producer.poll(0)
             time.sleep(_PAUSE_SECONDS)
         producer.flush(FLUSH_TIMEOUT_SECONDS)

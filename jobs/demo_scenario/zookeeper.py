@@ -59,7 +59,7 @@ class ZooKeeperScenario(PlanScenario):
         say = stdout().print
         control = ["--apply", "--yes"]
         say(f"\n$ surveyor control {' '.join(control)} &", markup=False)
-        with run_resident([*control, *self.common]) as controller:
+        with run_resident([*control, *self.common()]) as controller:
             self.wait_until(controller.until(self.is_ours))  # the process reports its own progress
             say(f"$ kill -9 of broker {VICTIM}; its ZooKeeper session is ended at once instead of after its timeout")
             self.cluster.brokers[VICTIM].kill()

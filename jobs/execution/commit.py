@@ -200,10 +200,14 @@ def commit_plan(
     hold: float,
     apply: bool,
     everything: bool,
+    reviewed: bool = False,
     detailed: bool,
     report: Report,
 ) -> CommandResult:
-    """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
+    """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle.
+
+    `reviewed` as in `refuse_unapproved`.
+    """
     stored_plan = read_plan(settings.warehouse, plan)
     rate, status = running.throttle, stored_plan.row.status
     with settings.connection as cluster:
@@ -215,7 +219,7 @@ def commit_plan(
             return _maintain_throttle_only(settings, cluster, stored_plan, rate, report)
         if status == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, cluster, stored_plan, running)):
             return _already_committed(settings, cluster, stored_plan, apply=apply, report=report)
-        running = with_default_throttle(settings, stored_plan, running)
+        running = _with_default_throttle(settings, stored_plan, running)
         try:
             preflight = check_before_commit(settings, cluster, stored_plan, mode, limits, running=running)
         except RefusedError:
@@ -243,6 +247,7 @@ def commit_plan(
             ReportExtras(),
             approve=approve,
             everything=everything,
+            reviewed=reviewed,
             report=report,
         )
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
@@ -254,7 +259,7 @@ def commit_plan(
         return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed, report=report)
 
 
-def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
+def _with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
     """Add the throttle of the conf for a plan that copies replicas, unless a throttle is given or set already."""
     copies = any(change.moves_replicas for change in reassignments_of(plan))
     if running.throttle is not None or not copies or throttle_rows(settings.warehouse, plan.plan_id):

@@ -13,7 +13,7 @@ from jobs.advice.plans import after_commit, after_dry_run, after_stale, list_all
 from jobs.console_output import commit_events as events
 from jobs.console_output.commit_events import Report
 from jobs.console_output.plan_figures import rack_warnings
-from jobs.console_output.plan_text import change_line, deletion_lines, deletion_warnings, pending_summary, warnings
+from jobs.console_output.plan_text import deletion_lines, deletion_warnings, due_lines, pending_summary, warnings
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import exit_code, is_interrupted
 from jobs.execution.admin.connections import admin_of
@@ -133,17 +133,19 @@ def _review(
     warned: Sequence[str],
     *,
     everything: bool,
+    reviewed: bool = False,
 ) -> Iterator[str]:
-    """Lines on what would be written, what would not, and the warnings."""
+    """Lines on what would be written, what would not, and the warnings; `reviewed` as in `refuse_unapproved`."""
     list_all = list_all_command(settings, plan.called)
     yield f"plan {plan.title}: mode {preflight.mode} ({preflight.reason}); {pending_summary(plan, preflight.pending)}"
-    lines = [f"  would be written: {change_line(change)}" for change in preflight.pending]
-    yield from truncate(lines, list_all, everything=everything)
+    if not reviewed:
+        yield from due_lines(preflight.pending, list_all, everything=everything)
     yield from truncate(unapplied_lines(preflight.already_decided), list_all, everything=everything)
     pending = changes_among(preflight.pending)
     yield from throttle_lines(settings.warehouse, plan, pending, running.throttle, preflight.being_committed)
-    volume = stored_volume(settings.warehouse, volume_rows(pending))
-    yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(running.throttle))
+    if not reviewed:
+        volume = stored_volume(settings.warehouse, volume_rows(pending))
+        yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(running.throttle))
     yield from warning_lines(warned)
 
 
@@ -176,27 +178,30 @@ def refuse_unapproved(
     *,
     approve: Approve | None,
     everything: bool = False,
+    reviewed: bool = False,
     report: Report,
 ) -> None:
     """Let the pending rows be approved, with what a dry run shows; raise SurveyorError unless they are.
 
-    Deleting topics needs more than a yes, and is refused if no question can be asked.
+    Deleting topics needs more than a yes, and is refused if no question can be asked. `reviewed`: the plan's review is
+    on the screen, with its changes and warnings, and only what it lacks is added.
     """
     if not preflight.pending:
         return
     warned = _warnings(settings, plan, everything=everything)
     keep_warnings(warned)
+    shown_warnings = [] if reviewed else warned
     if approve is None:
-        report(events.WarningsGiven(warned))
+        report(events.WarningsGiven(shown_warnings))
         return
     deletions = _deletions_due(settings, plan, preflight)
     lines = chain(
-        _review(settings, plan, preflight, running, warned, everything=everything),
+        _review(settings, plan, preflight, running, shown_warnings, everything=everything, reviewed=reviewed),
         deletion_lines(deletions, everything=everything),
         extras.lines,
     )
     review = _deletion_review(plan, deletions) if deletions else Review("write them to the cluster?")
-    if not approve(replace(review, lines=lines, warnings=warned)):
+    if not approve(replace(review, lines=lines, warnings=shown_warnings)):
         expected = "as it asks" if deletions else "with yes"
         raise SurveyorError(f"not applied: the question was not answered {expected}; plan {plan.title} is stored")
 
@@ -236,12 +241,6 @@ def plan_result(settings: Settings, plan: Plan, commit_log: CommitLog, *, detail
     blocked = [f"  {commit_log.blocked}"] if commit_log.blocked else []
     lines = [title, *blocked, *([left] if commit_log.throttle_left else ()), *stale]
     return PlanResult(_exit_code(commit_log, detailed=detailed), applied, lines)
-
-
-def nothing_written(plan: Plan) -> PlanResult:
-    """Return the result of a commit that found nothing due: no outcome occurred."""
-    result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **counts(())}
-    return PlanResult(ExitCode.DONE, result, [f"plan {plan.title}: {plan.row.status}; nothing is due"])
 
 
 def _cancellation_summary(commit_log: CommitLog) -> str:

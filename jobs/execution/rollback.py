@@ -1,94 +1,87 @@
 """Rollback of a plan: plan the reverse, store it as a separate plan, and commit it at once if requested."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader
-from jobs.advice.plans import after_commit, after_planning
+from jobs.adapters.cluster_connections.interface import ClusterReader
+from jobs.advice.plans import after_planning
 from jobs.console_output.commit_events import PlanReused, Report
 from jobs.console_output.plan_review import plan_lines, plan_warnings
-from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
-from jobs.execution.commit import apply_plan, with_default_throttle
-from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unapproved
-from jobs.execution.ended_plans import close_ended_plans
-from jobs.execution.preflight import check_before_commit
-from jobs.execution.rollback_completion import close_if_rolled_back, read_rollback, target_snapshot
+from jobs.execution.planned_commit import commit_planned
+from jobs.execution.rollback_completion import close_rolled_back, read_rollback, target_snapshot
 from jobs.execution.rollback_plan import refuse_without_snapshot
-from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited
 from jobs.repositories.plans.store import result_of, store
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.commit_limits import commit_limits
-from jobs.runtime.console import CommandResult, Result
+from jobs.runtime.console import CommandResult
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from schemas.enums import PlanKind, PlanStatus
 from schemas.plan import Plan
-from schemas.rows import PlanRecord
-from schemas.submitted_plan import PlanResult
 
 
-def roll_back_plan(
-    settings: Settings,
-    plan: str,
-    to_snapshot: int | None,
-    alias: Alias,
-    mode: Mode,
-    *,
-    approve: Approve | None,
-    running: ReassignmentOptions,
-    max_changes: int | None,
-    apply: bool,
-    detailed: bool,
-    report: Report,
+def plan_rollback(
+    settings: Settings, plan: str, to_snapshot: int | None, alias: Alias, *, detailed: bool, report: Report
 ) -> CommandResult:
-    """Plan the rollback, and commit it if requested; return what that shows."""
+    """Plan the rollback of a plan, and return what shows it."""
     original = read_plan(settings.warehouse, plan)
     refuse_without_snapshot(original)
     refuse_edited(original)
     if to_snapshot == original.row.snapshot_id:
         to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
     rollback = _existing_plan(settings, original, to_snapshot, alias, report)
-    if rollback is None or apply:
-        with settings.connection as cluster:
-            if rollback is None:
-                with cluster.reading() as reader:
-                    rollback = _make_plan(reader, settings, original, to_snapshot, alias)
-            if apply:
-                limits = commit_limits(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
-                running = with_default_throttle(settings, rollback, running)
-                committed = _commit(
-                    settings,
-                    cluster,
-                    rollback,
-                    mode,
-                    limits,
-                    approve=approve,
-                    running=running,
-                    detailed=detailed,
-                    report=report,
-                )
-                close_ended_plans(settings, cluster)
-                with cluster.reading() as reader:
-                    is_back = close_if_rolled_back(reader, settings, original, to_snapshot)
-                return _report(
-                    settings, read_plan(settings.warehouse, rollback.plan_id), original, committed, is_back=is_back
-                )
+    if rollback is None:
+        with settings.connection as cluster, cluster.reading() as reader:
+            rollback = _make_plan(reader, settings, original, to_snapshot, alias)
     row = find_plan(settings.warehouse, rollback.plan_id)
-    steps = after_planning(settings, row, alias.name or rollback.plan_id, operations=0)
-    warned = plan_warnings(settings.warehouse, row)
     return CommandResult(
-        _result(rollback, original),
-        *_plan_lines(settings, row),
-        steps=steps,
-        warnings=warned,
+        result_of(row) | {"rollback_of": original.plan_id, "rollback_of_status": original.row.status},
+        *plan_lines(settings, row),
+        steps=after_planning(settings, row, alias.name or rollback.plan_id, operations=0),
+        warnings=plan_warnings(settings.warehouse, row),
         exit_code=ExitCode.CHANGES if detailed and rollback.changes else ExitCode.DONE,
     )
+
+
+def commit_rollback(
+    settings: Settings,
+    planned: CommandResult,
+    mode: Mode,
+    running: ReassignmentOptions,
+    *,
+    approve: Approve | None,
+    max_changes: int | None,
+    reviewed: bool,
+    detailed: bool,
+    report: Report,
+) -> CommandResult:
+    """Commit a rollback that was just planned; the plan that it undoes is marked once every partition is restored."""
+    done = CommandResult(planned.fields, steps=[], warnings=planned.warnings)
+    if planned.fields["changes"]:
+        done = commit_planned(
+            settings,
+            planned,
+            mode,
+            running,
+            approve=approve,
+            max_changes=max_changes,
+            reviewed=reviewed,
+            detailed=detailed,
+            report=report,
+        )
+    else:
+        with settings.connection as cluster, cluster.reading() as reader:
+            close_rolled_back(reader, settings, read_plan(settings.warehouse, planned.fields["plan_id"]))
+    original = find_plan(settings.warehouse, planned.fields["rollback_of"])
+    is_back = original.status == PlanStatus.ROLLED_BACK
+    later = f"; rolled_back once `surveyor verify {planned.fields['plan_id']}` finds every partition restored"
+    done.lines = *done.lines, f"plan {original.title} is {original.status}{'' if is_back else later}"
+    done.fields |= {"rolled_back": is_back}
+    return done
 
 
 def _parameters(original: Plan, to_snapshot: int | None) -> dict[str, Any]:
@@ -128,57 +121,3 @@ def _make_plan(
     warehouse.ensure_tables()
     rows = InMemoryRows(warehouse=warehouse, changes=rollback.changes, rejections=rollback.rejections)
     return read_plan(warehouse, store(warehouse, alias, content, rows).plan_id)
-
-
-def _commit(
-    settings: Settings,
-    cluster: ClusterConnection,
-    plan: Plan,
-    mode: Mode,
-    limits: CommitLimits,
-    *,
-    approve: Approve | None,
-    running: ReassignmentOptions,
-    detailed: bool,
-    report: Report,
-) -> PlanResult:
-    """Commit as `surveyor commit` does, and return its result."""
-    if not plan.changes or plan.row.status == PlanStatus.COMMITTED:
-        return nothing_written(plan)
-    preflight = check_before_commit(settings, cluster, plan, mode, limits, running=running)
-    refuse_unapproved(settings, plan, preflight, running, ReportExtras(), approve=approve, report=report)
-    hold = settings.conf.limits.max_hold_seconds
-    commit_log = apply_plan(settings, cluster, plan, preflight, hold, running=running, report=report)
-    return plan_result(settings, plan, commit_log, detailed=detailed)
-
-
-def _result(plan: Plan, original: Plan) -> Result:
-    source = {"rollback_of": original.plan_id, "rollback_of_status": original.row.status}
-    return result_of(plan.row) | source
-
-
-def _plan_lines(settings: Settings, plan: PlanRecord) -> Iterator[Any]:
-    yield from plan_lines(settings, plan)
-    if plan.changes:
-        yield "nothing was written to the cluster"
-
-
-def _report(settings: Settings, plan: Plan, original: Plan, committed: PlanResult, *, is_back: bool) -> CommandResult:
-    original = read_plan(settings.warehouse, original.plan_id)
-    steps = after_commit(settings, plan.called, plan.row.status, committed.result) if plan.changes else []
-    result = _result(plan, original) | {"rolled_back": is_back} | committed.result
-    return CommandResult(
-        result,
-        *committed.lines,
-        *rejection_lines(settings, plan),
-        f"plan {original.title} is {original.row.status}"
-        + (
-            ""
-            if is_back
-            else f"; its status becomes rolled_back when `surveyor verify {plan.plan_id}` finds every partition "
-            "restored"
-        ),
-        steps=steps,
-        warnings=[],
-        exit_code=ExitCode(committed.exit_code),
-    )

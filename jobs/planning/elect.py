@@ -1,4 +1,4 @@
-"""Requested elections, of preferred replicas or for partitions without a live leader.
+"""Requested elections of preferred replicas.
 
 Only elections that find a leader are planned; the other partitions are rejections with a reason.
 """
@@ -6,15 +6,12 @@ Only elections that find a leader are planned; the other partitions are rejectio
 from dataclasses import asdict, dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import cache_and_count
 from jobs.planning.plan_draft import PlanDraft
-from jobs.planning.recover import evidence_for, partition_parameters
+from jobs.planning.recover import partition_parameters
 from jobs.repositories.snapshot_tables import SnapshotTables
-from planner.columns.requested_partitions import join_requested
-from planner.columns.shape import with_schema
-from planner.leadership import offline_election, preferred_election
+from planner.leadership import preferred_election
 from planner.leadership.imbalance import imbalance
 from planner.leadership.preferred_election_deferral import (
     broker_ages,
@@ -22,10 +19,8 @@ from planner.leadership.preferred_election_deferral import (
     defer_recent_brokers,
     defer_unstable,
 )
-from planner.leadership.unclean_recovery import offline_partitions
 from schemas.enums import PlanKind
 from schemas.rows import Key, Row
-from schemas.tables import EVIDENCE, PARTITION_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,43 +68,6 @@ class PreferredRequest:
         if self.max_elections is not None:
             verdicts = defer_over_cap(verdicts.localCheckpoint(), skew, self.max_elections)
         return verdicts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfflineRequest:
-    """Elections for given partitions, or for all without a live leader."""
-
-    partitions: list[Key] | None
-    unclean: bool
-
-    def plan(self, tables: SnapshotTables) -> PlanDraft:
-        """Plan on a snapshot."""
-        partitions, topics, brokers = tables["partitions"], tables["topics"], tables["brokers"]
-        candidates = _requested(tables, self.partitions)
-        if candidates is None:
-            candidates = offline_election.candidates_without_leader(partitions, brokers)
-        considered = join_requested(candidates.localCheckpoint(), partitions, topics, brokers)
-        verdicts, judged = cache_and_count(
-            offline_election.offline_verdicts(considered, tables["broker_configs"], unclean=self.unclean)
-        )
-        changes, rejections = offline_election.changes_of(verdicts), offline_election.rejections_of(verdicts)
-        parameters = {"election": "unclean" if self.unclean else "offline", "partitions": _stated(self.partitions)}
-        evidence = _evidence(tables, verdicts) if self.unclean else None
-        return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, evidence=evidence, at_most=judged)
-
-
-def _evidence(tables: SnapshotTables, verdicts: DataFrame) -> DataFrame:
-    """Return what history knows of the candidates of each unclean election; the plan chooses as Kafka does."""
-    unclean = verdicts.where("code IS NULL AND elected.unclean")
-    elected = unclean.select(*PARTITION_KEY, F.col("elected.leader").alias("elected_leader")).localCheckpoint()
-    partitions = tables["partitions"].join(F.broadcast(elected), PARTITION_KEY, "left_semi")
-    offline = offline_partitions(partitions, tables["topics"], tables["brokers"]).localCheckpoint()
-    return (
-        evidence_for(tables, offline)
-        .join(F.broadcast(elected), PARTITION_KEY)
-        .withColumns({"chosen": F.col("broker_id") == F.col("elected_leader")})
-        .transform(with_schema, EVIDENCE)
-    )
 
 
 def _requested(tables: SnapshotTables, partitions: list[Key] | None) -> DataFrame | None:

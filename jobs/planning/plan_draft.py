@@ -1,8 +1,8 @@
 """Common parts of all plans: the snapshot they are computed from, and storing them.
 
 A plan's rows are written first and its row in `plans` last, all under its id, which is a hash of its content. So a
-crash leaves no partial plan, and planning again writes or finds the same plan. With --refresh a snapshot is taken
-first, in the same process and Spark session.
+crash leaves no partial plan, and planning again writes or finds the same plan. A snapshot is taken first
+where the cluster's address is given, in the same process and Spark session.
 
 Few rows are collected once as Arrow, and the driver computes the id and writes them. Many rows stay on Spark, which
 does the same in several jobs.
@@ -10,7 +10,7 @@ does the same in several jobs.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -24,9 +24,9 @@ from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
 from jobs.advice.outage import in_json, outage_left_by
-from jobs.advice.plans import after_planning
+from jobs.advice.plans import BEGUN_STATUSES, after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
-from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_signs import migration_refusal, refuse_migration
 from jobs.planning.planning_tables import PlanningTables, Registered
 from jobs.repositories.brokers_last_seen import racks_as_of
@@ -42,7 +42,7 @@ from jobs.repositories.plans.names import (
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, PlanRows, plan_condition
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.store import result_of, store
-from jobs.repositories.snapshots import find_snapshot, live_brokers_as_of
+from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, refresh_hint, with_age
 from jobs.repositories.vanished_topics import vanished_by
 from jobs.runtime.console import CommandResult, LogLine, Result
 from jobs.runtime.plan_options import PlanOptions
@@ -116,18 +116,23 @@ def make_plan(
 ) -> Result:
     """Plan on a snapshot and store the plan; if the name is taken, return that plan or refuse.
 
-    With `options.refresh` the snapshot is taken first, from `source` if the caller has opened one.
+    The snapshot is taken first, from `source` if the caller has opened one, unless another is chosen, the cluster's
+    address is not given, or a plan has the name already: the same plan is on the same snapshot.
     """
-    warehouse, alias, snapshot_id = settings.warehouse, Alias(options.name, options.replace_name), options.snapshot_id
-    if options.refresh:
-        _refuse_taken_name(warehouse, alias)
-    snapshot = find_snapshot(warehouse, _refreshed(settings, source, options.log) if options.refresh else snapshot_id)
+    warehouse, alias = settings.warehouse, Alias(options.name, options.replace_name)
+    options = _on_snapshot_of_begun(warehouse, alias, options)
+    snapshot_id = options.snapshot_id
+    is_new = _takes_snapshot(settings, options, alias)
+    snapshot = find_snapshot(warehouse, _refreshed(settings, source, options.log) if is_new else snapshot_id)
     existing = None if alias.replaces else plan_named(warehouse, alias.name)
     if existing and alias.name and snapshot_id is None:
         refuse_older(existing, alias.name, snapshot.snapshot_id)
     _refuse_migration(snapshot)
-    if not options.refresh and (vanished := vanished_by(warehouse, snapshot)):  # else the snapshot has reported them
-        options.log(f"surveyor: {vanished.sentence}", logging.WARNING)
+    if not is_new:  # a new snapshot has reported what vanished
+        if not existing:
+            options.log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
+        if vanished := vanished_by(warehouse, snapshot):
+            options.log(f"surveyor: {vanished.sentence}", logging.WARNING)
     warehouse.ensure_tables()
     tiny = snapshot.partitions is not None and snapshot.partitions <= SMALL_CLUSTER_PARTITIONS
     session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))
@@ -135,12 +140,17 @@ def make_plan(
     with progress("planning", lambda: session.doing):
         planned = planner(
             PlanningTables(
-                tables, snapshot, options.log, racks_as_of(warehouse, snapshot), partial(_registered_now, settings)
+                tables,
+                snapshot,
+                is_new=is_new,
+                log=options.log,
+                racks=racks_as_of(warehouse, snapshot),
+                registered_now=partial(_registered_now, settings),
             )
         )
         if existing and alias.name:
             refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
-            options.log(f"surveyor: {alias.name} is this plan already, on snapshot {existing.snapshot_id}")
+            options.log(f"surveyor: {alias.name} is this plan already; {with_age(snapshot)}, and no new one was taken")
             return _result(existing, alias)
         # a refused plan takes no name, so that the next attempt can have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
@@ -154,6 +164,16 @@ def make_plan(
     return result
 
 
+def _on_snapshot_of_begun(warehouse: Warehouse, alias: Alias, options: PlanOptions) -> PlanOptions:
+    """With --apply, let a plan of this name that is not finished be found again, so that its commit is continued."""
+    if not options.apply or alias.replaces or options.snapshot_id is not None or not warehouse.exists():
+        return options
+    existing = plan_named(warehouse, alias.name)
+    if existing is None or existing.status not in {PlanStatus.PLANNED, *BEGUN_STATUSES}:
+        return options
+    return replace(options, snapshot_id=existing.snapshot_id, refresh=False)
+
+
 def _registered_now(settings: Settings) -> Registered | None:
     try:
         with settings.open_source(LIVE_TIMEOUT_SECONDS) as source:
@@ -163,20 +183,34 @@ def _registered_now(settings: Settings) -> Registered | None:
         return None
 
 
-def _refuse_taken_name(warehouse: Warehouse, alias: Alias) -> None:
-    """Refuse before a snapshot is taken: it would be newer than the snapshot of the plan with the name."""
-    existing = None if alias.replaces or not warehouse.exists() else plan_named(warehouse, alias.name)
-    if existing and alias.name:
+def _takes_snapshot(settings: Settings, options: PlanOptions, alias: Alias) -> bool:
+    """Return whether a plan takes a snapshot first; raise RefusedError if that is requested under a name that is taken.
+
+    The snapshot would be newer than the snapshot of the plan with the name.
+    """
+    if options.refresh is False or options.snapshot_id is not None:
+        return False
+    if options.refresh is None and not settings.has_address:
+        return False
+    existing = None if alias.replaces or not settings.warehouse.exists() else plan_named(settings.warehouse, alias.name)
+    if existing and alias.name and options.refresh:
         refuse_refresh(existing, alias.name)
+    return existing is None
 
 
 def _refreshed(settings: Settings, source: ClusterSource | None, log: LogLine) -> int:
     """Take a snapshot and return its id; an error of the snapshot also fails the plan."""
-    taken = (
-        take_snapshot(settings, log, _refuse_migrating)
-        if source is None
-        else take_snapshot_of(settings, source, log, _refuse_migrating)
-    )
+    try:
+        taken = (
+            take_snapshot(settings, log, _refuse_migrating)
+            if source is None
+            else take_snapshot_of(settings, source, log, _refuse_migrating)
+        )
+    except UnreadableError as error:
+        last = last_snapshot(settings.warehouse) if source is None and settings.warehouse.exists() else None
+        if last is not None:
+            error.args = (f"{error}; or plan with --no-refresh: {with_age(last)}",)
+        raise
     log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     return taken.row.snapshot_id
 
@@ -190,7 +224,7 @@ class _LazySession:
 
     def __call__(self) -> SparkSession:
         if self._session is None:
-            self.doing = "starting Spark"
+            self.doing = "starting the engine"
             self._session = _session(self.settings, tiny=self.tiny, one_task=self.one_task)
             self.doing = ""
         return self._session
@@ -204,7 +238,7 @@ def _is_small(warehouse: Warehouse, table: str) -> bool:
 
 def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
     """Return a session with the settings for plans, for a tiny cluster or any other."""
-    session = start_session("surveyor plan", short_lived=True, remote=settings.remote, warehouse=settings.warehouse_uri)
+    session = start_session("surveyor plan", place=settings.place)
     if tiny:
         return with_settings(session, PLANNING_SETTINGS | (ONE_TASK if one_task else BROADCASTING))
     # tasks compile their code themselves if a rule is too long for a stage, so no more tasks than run at once

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.brokers_last_seen import Racks
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import live_brokers_as_of, refresh_hint, rows_as_of, topics_before, with_age
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, topics_before, with_age
 from jobs.runtime.console import LogLine
 from planner.columns.broker_sets import with_drained, with_failed
 from planner.history.lost_states import filter_same_topic, last_known_states
@@ -70,9 +70,10 @@ def since_snapshot(tables: PlanningTables, missing: Collection[int]) -> str:
     """Return the age of a snapshot in which brokers are not live, whether they are now, and what helps."""
     now = tables.registered_now()
     if now is None:
-        return refresh_hint(tables.snapshot)
+        return tables.age_hint
     if joined := now.live.intersection(missing):
-        return f"{with_age(tables.snapshot)}, and {broker_list(sorted(joined))} joined since: add --refresh"
+        again = "plan again" if tables.is_new else "add --refresh"
+        return f"{with_age(tables.snapshot)}, and {broker_list(sorted(joined))} joined since: {again}"
     absent = f"{broker_list(sorted(missing))} {'is' if len(missing) == 1 else 'are'}"
     return (
         f"{with_age(tables.snapshot)}, and {absent} not live now either ({now.medium}): start what is down, or correct "

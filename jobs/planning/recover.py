@@ -10,7 +10,6 @@ from jobs.core.errors import UsageError
 from jobs.planning.plan_draft import PlanDraft, Planner
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import refuse_unversioned
 from planner.history.evidence import log_sizes, ranked_evidence
 from planner.history.lost_states import without_state
 from planner.leadership.unclean_recovery import (
@@ -23,27 +22,35 @@ from planner.leadership.unclean_recovery import (
 )
 from schemas.enums import PlanKind
 from schemas.rows import Key, Row
+from schemas.tables import PARTITION_KEY
 
 
-def recover_planner(requested: Sequence[Key], *, allow_unclean: bool) -> Planner:
-    """Plan leaders; unclean ones for the requested partitions, or for all."""
+def recover_planner(requested: Sequence[Key], only: Sequence[Key] | None = None, *, allow_unclean: bool) -> Planner:
+    """Plan leaders, for the partitions in `only` if it is given; unclean ones for the requested partitions, or for all.
+
+    The controller of a KRaft cluster chooses the unclean leaders itself, and the plan states its choice.
+    """
 
     def planner(tables: SnapshotTables) -> PlanDraft:
-        refuse_unversioned(tables.snapshot, "plan recover")
-        offline = _leaderless(tables).localCheckpoint()
-        evidence = evidence_for(tables, offline).localCheckpoint()
-        allowed = tables.requested(requested)
-        considered = offline, tables["broker_configs"], evidence, None if allow_unclean else allowed
+        leaderless = _leaderless(tables)
+        if only is not None:
+            leaderless = leaderless.join(tables.requested([*only, *requested]), PARTITION_KEY, "left_semi")
+        offline = leaderless.localCheckpoint()
+        evidence = _evidence_for(tables, offline).localCheckpoint()
+        considered = offline, tables["broker_configs"], evidence, None if allow_unclean else tables.requested(requested)
+        named = tables.requested(sorted({*requested, *(only or ())}))
         rejections = recover_rejections(*considered).unionByName(
-            unneeded_rejections(allowed, tables["partitions"], offline),
+            unneeded_rejections(named, tables["partitions"], offline)
         )
         parameters = {"allow_unclean": allow_unclean, "partitions": partition_parameters(requested)}
+        if only is not None:
+            parameters["only"] = partition_parameters(only)
         return PlanDraft(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
     return planner
 
 
-def evidence_for(tables: SnapshotTables, offline: DataFrame) -> DataFrame:
+def _evidence_for(tables: SnapshotTables, offline: DataFrame) -> DataFrame:
     """Return the evidence for the partitions that only an unclean election can bring back.
 
     `offline` has the shape of `offline_partitions`.
@@ -52,7 +59,8 @@ def evidence_for(tables: SnapshotTables, offline: DataFrame) -> DataFrame:
     history = tables.spark_warehouse.read("partition_history").where(until)
     snapshots = tables.spark_warehouse.read("snapshots").where(until)
     sizes = log_sizes(tables.spark_warehouse.read("sizes"))
-    return ranked_evidence(without_in_sync(offline), history, snapshots, sizes)
+    evidence = ranked_evidence(without_in_sync(offline), history, snapshots, sizes)
+    return evidence.withColumns({"chosen": F.col("kafkas_choice")}) if tables.snapshot.is_of_kraft else evidence
 
 
 def _leaderless(tables: SnapshotTables) -> DataFrame:

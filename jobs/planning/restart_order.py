@@ -32,7 +32,7 @@ from schemas.text import abbreviate, broker_list, pluralise
 from schemas.topic_configs import MIN_ISR, whole_number
 
 STEP_COLUMNS: Final = ("position", "wave", "broker_id", "rack", "action", "reason")
-"""Columns of the console for `plan restarts`."""
+"""Columns of the console for `whatif --restart-order`."""
 
 
 def report_restart_order(settings: Settings, margin: int) -> CommandResult:

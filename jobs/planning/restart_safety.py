@@ -110,8 +110,8 @@ def _rows_of_snapshot(
     facts = RestartFacts(
         view=view_of(warehouse, chosen), configs=rows_as_of(warehouse, chosen, BrokerConfig), snapshot=chosen
     )
-    with progress("starting Spark"):
-        spark = start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri)
+    with progress("starting the engine"):
+        spark = start_session("surveyor whatif", place=settings.place)
         tables = PlanningTables(SparkWarehouse(spark, warehouse), chosen)
     with progress("restarting"):
         frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]

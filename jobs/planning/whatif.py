@@ -96,7 +96,7 @@ def report_losses(
 ) -> CommandResult:
     """Return the impact of losses, the worst first, with the partitions concerned."""
     losses = losses_on(settings, lose, snapshot, limit, everything=everything)
-    at = [] if snapshot is None else ["--as-of", str(losses.snapshot.snapshot_id)]
+    at = [] if snapshot is None else ["--snapshot", str(losses.snapshot.snapshot_id)]
     return losses_result(settings, losses, at, everything=everything)
 
 
@@ -176,11 +176,9 @@ def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario | Bro
     """Compute the impact; store it unless it is of given brokers, which no dashboard shows."""
     warehouse, snapshot_id = settings.warehouse, snapshot.snapshot_id
     warehouse.ensure_tables()
-    with progress("starting Spark"):
+    with progress("starting the engine"):
         tables = PlanningTables(
-            SparkWarehouse(
-                start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri), warehouse
-            ),
+            SparkWarehouse(start_session("surveyor whatif", place=settings.place), warehouse),
             snapshot,
             racks=racks_as_of(warehouse, snapshot),
         )

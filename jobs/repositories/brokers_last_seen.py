@@ -176,7 +176,7 @@ def _renamed(rack: str, name: str) -> str:
 def _moved(broker: int, before: str, after: str) -> str:
     return (
         f"broker {broker} moved from rack {before} to rack {after}, and other brokers had that name before: the two "
-        "count as different racks; if they are one, wait until all brokers have its new name, then plan with --refresh"
+        "count as different racks; if they are one, wait until all brokers have its new name, then plan again"
     )
 
 

@@ -16,7 +16,7 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
-from jobs.repositories.snapshots import last_snapshot, table_as_of
+from jobs.repositories.snapshots import last_snapshot, refresh_hint, table_as_of
 from schemas.replica_assignment import PartitionTarget
 from schemas.rows import Broker, Key, LastSeenBroker, Snapshot
 from schemas.tables import SPARK_SCHEMAS
@@ -34,6 +34,13 @@ class SnapshotTables:
 
     spark_warehouse: SparkWarehouse
     snapshot: Snapshot
+    is_new: bool = False
+    """Whether the command that reads the tables has taken the snapshot."""
+
+    @property
+    def age_hint(self) -> str:
+        """The age of a snapshot that lacks what was requested, and how to plan on a newer one."""
+        return refresh_hint(self.snapshot, is_new=self.is_new)
 
     @property
     def warehouse(self) -> Warehouse:

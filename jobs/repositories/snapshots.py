@@ -133,7 +133,7 @@ def refuse_empty(snapshot: Snapshot, *, topics: bool = False) -> None:
         )
 
 
-UNCLEAN_INSTEAD: Final = "use `surveyor plan elect --unclean` for elections that it does not make"
+UNCLEAN_INSTEAD: Final = "use `surveyor plan recover` for elections that it does not make"
 """Alternative to a plan of repairs, for messages."""
 
 
@@ -177,9 +177,9 @@ def with_age(snapshot: Snapshot) -> str:
     return f"snapshot {snapshot.snapshot_id} is {format_age(snapshot.taken_at)} old"
 
 
-def refresh_hint(snapshot: Snapshot) -> str:
-    """Name the age of a snapshot that lacks what was requested, and how to plan on a newer one."""
-    return f"{with_age(snapshot)}: --refresh takes a new one"
+def refresh_hint(snapshot: Snapshot, *, is_new: bool) -> str:
+    """Name the age of a snapshot, and how to plan on a newer one unless the plan itself took it."""
+    return with_age(snapshot) if is_new else f"{with_age(snapshot)}: --refresh takes a new one"
 
 
 def later_commit(warehouse: Warehouse, snapshot: Snapshot, plan_id: str = "") -> str | None:
@@ -222,7 +222,7 @@ def outdated_plan(warehouse: Warehouse, plan: PlanRecord) -> Iterator[str]:
         return
     with suppress(SurveyorError):  # the snapshot was dropped
         if message := later_commit(warehouse, find_snapshot(warehouse, plan.snapshot_id), plan.plan_id):
-            yield f"{message} and lacks its changes; plan again with --refresh"
+            yield f"{message} and lacks its changes; plan again on a new snapshot"
 
 
 def live_brokers_as_of(warehouse: Warehouse, snapshot: Snapshot, *filters: Filter) -> list[Broker]:

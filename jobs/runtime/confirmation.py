@@ -8,8 +8,10 @@ import typer
 
 from jobs.core import status_line
 from jobs.core.errors import RefusedError
-from jobs.runtime.console import log
+from jobs.runtime.console import CommandResult, log
+from jobs.runtime.output import show
 from jobs.runtime.review import Approve, Review, warning_lines
+from jobs.runtime.settings import Settings
 
 
 def approval(*, yes: bool) -> Approve | None:
@@ -32,9 +34,26 @@ def ask(review: Review) -> bool:
     return typed_answer(review.question) == review.expected_word
 
 
+def show_review(settings: Settings, planned: CommandResult, *, yes: bool) -> bool:
+    """Print the review of a plan that is about to be committed; return whether the user need not be shown it again.
+
+    A program does not get it, and a question is not answered by what stdout has, unless that is a terminal, too.
+    """
+    if settings.for_people:
+        for line in planned.lines:
+            show(line)
+        sys.stdout.flush()
+    return settings.for_people and (yes or not is_terminal() or is_terminal_output())
+
+
 def is_terminal() -> bool:
     """Return whether stdin is a terminal, so that the user can be asked."""
     return sys.stdin.isatty()
+
+
+def is_terminal_output() -> bool:
+    """Return whether stdout is a terminal, so that the user sees it."""
+    return sys.stdout.isatty()
 
 
 def confirm(question: str) -> bool:

@@ -1,4 +1,4 @@
-"""A command on every cluster of the configuration file, with --all: several at once, in one process.
+"""A command on every cluster of the configuration file, with --all-clusters: several at once, in one process.
 
 Each cluster has its own connections, warnings and result. A failure becomes the cluster's outcome and does not affect
 the others. The result has one row a cluster, the worst first, and the complete result of each. The command ends with
@@ -29,11 +29,15 @@ from schemas.text import pluralise
 MAX_PARALLEL: Final = 8
 """Clusters at once, unless --parallel is given."""
 
-Fleet = Annotated[bool, typer.Option("--all", help="Do this for every cluster of the --conf file, several at once.")]
+Fleet = Annotated[
+    bool, typer.Option("--all-clusters", help="Do this for every cluster of the --conf file, several at once.")
+]
 
 Parallel = Annotated[
     int | None,
-    typer.Option(min=1, help=f"With --all: work on at most this many clusters at once [default: {MAX_PARALLEL}]."),
+    typer.Option(
+        min=1, help=f"With --all-clusters: work on at most this many clusters at once [default: {MAX_PARALLEL}]."
+    ),
 ]
 
 STEPS_SHOWN: Final = 3

@@ -67,7 +67,7 @@ class HelpPage(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - as above
         """Write each part under its heading; lines are wrapped and never cut."""
-        widest = max(map(len, self.commands))
+        widest = max(len(name) for _, names in self.parts() for name in names)
         for title, names in self.parts():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), self.commands[name].help or "") for name in names])
@@ -82,6 +82,7 @@ class HelpPage(TyperGroup):
         titles = {
             name: str(getattr(command, "rich_help_panel", None) or DEFAULT_PART)
             for name, command in self.commands.items()
+            if not getattr(command, "hidden", False)
         }
         return [(title, [*names]) for title, names in groupby(titles, key=lambda name: titles[name])]
 

@@ -18,14 +18,12 @@ from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
 from jobs.core.signals import install_handlers
+from jobs.runtime.command_pages import CommandLine
 
 LOG_FORMAT_OPTION: Final = "--log-format"
 LOG_FORMAT_VARIABLE: Final = "SURVEYOR_LOG_FORMAT"
 OUTPUT_OPTION: Final = "-o", "--output"
 RESULT_FILE_OPTION: Final = ("--result-file",)
-
-HELP: Final = {"help_option_names": ["-h", "--help"]}
-"""Context settings of the outermost command, which all its subcommands inherit."""
 
 
 class LazyCommand(TyperCommand):
@@ -52,7 +50,7 @@ def add_lazily(app: typer.Typer, place: str, help: str, part: str) -> None:  # n
 def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above
     if isinstance(function, typer.Typer):
         return get_group(function)
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone = CommandLine(add_completion=False)
     alone.command(name)(function)
     return get_command(alone)
 
@@ -113,20 +111,3 @@ def _values(words: Sequence[str], *options: str) -> list[str]:
     """Return the values of an option in the order typed, as `--option value` and then as `--option=value`."""
     typed = [value for option, value in pairwise(words) if option in options]
     return typed + [word.partition("=")[2] for word in words if word.partition("=")[0] in options and "=" in word]
-
-
-class _NoPandas:
-    """A module finder that raises ModuleNotFoundError for pandas."""
-
-    def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
-
-
-def spare_pandas() -> None:
-    """Prevent pyarrow from importing pandas, in a process that will not use Spark, which needs pandas.
-
-    pyarrow imports pandas when it makes its first value, which it does during its own import. This saves 0.45 s of the
-    1.2 s of processor time of `show plans` on an empty warehouse (pyarrow 26, pandas 2.3).
-    """
-    sys.meta_path.insert(0, _NoPandas())

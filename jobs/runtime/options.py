@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn, get_args
 
 import typer
 
 from jobs.adapters.delta.warehouse_paths import disk_error_message
+from jobs.adapters.spark.engine import ENGINE, Engine
 from jobs.adapters.spark.remote import REMOTE, remote_error_message
 from jobs.adapters.spark.submit_environment import adapt_to_spark_submit
 from jobs.core import logs
@@ -25,11 +26,12 @@ from jobs.core.signals import end_unless_own_interrupt, exit_code, json_output, 
 from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
 from jobs.runtime.cli_enums import Output
+from jobs.runtime.command_pages import CommandLine, name_value
 from jobs.runtime.console import CommandResult, escape_unencodable, forget_warnings, log, warn
-from jobs.runtime.lazy_commands import HELP, LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
+from jobs.runtime.lazy_commands import LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
 from jobs.runtime.output import emit, write_json
 from jobs.runtime.settings import NO_THROTTLE, Settings, settings_from
-from jobs.runtime.suggestions import full_commands_in_errors, typed_options
+from jobs.runtime.suggestions import full_commands_in_errors, typed_options, warn_of_old_spelling
 
 Cluster = Annotated[
     str,
@@ -106,11 +108,12 @@ Throttle = Annotated[
         help="Maximum bytes per second that each broker copies, as 50MB/s; none: no limit [default: from the conf]."
     ),
 ]
+MaxWait = Annotated[str | None, typer.Option(help="Stop waiting after this time and exit with 25 [default: no limit].")]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
 PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.")]
 SnapshotId = Annotated[
     int | None,
-    typer.Option("--snapshot", help="Plan on this snapshot [default: the newest]."),
+    typer.Option("--snapshot", help="Plan on this stored snapshot."),
 ]
 Name = Annotated[
     str | None,
@@ -150,6 +153,18 @@ LogFormatOption = Annotated[
     ),
 ]
 
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="The same as --log-level debug.")]
+
+EngineOption = Annotated[
+    Engine | None,
+    typer.Option(
+        "--engine",
+        help="What computes plans and snapshots: embedded, without a JVM; spark; auto: Spark under spark-submit, with "
+        "--remote or a master, else embedded [default: auto].",
+        envvar=ENGINE,
+    ),
+]
+
 _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "cluster": (Cluster, "default"),
     "zookeeper": (ZooKeeper, None),
@@ -163,12 +178,19 @@ _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "output": (OutputAs, None),
     "log_level": (LogLevelOption, None),
     "log_format": (LogFormatOption, None),
+    "verbose": (Verbose, False),
 }
+
+OTHER_SPELLINGS: Final = {"fleet": "--all", "as_of": "--as-of"}
+"""Options of earlier releases, which help does not show, by the parameter that has another option now."""
+
+OTHER: Final = "other_"
+"""Begins the parameter of an option in OTHER_SPELLINGS."""
 
 DEBUG: Final = "SURVEYOR_DEBUG"
 """Environment variable that makes an unexpected error print its stack trace."""
 
-_ON_SPARK: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "remote": (Remote, None)}
+_ON_SPARK: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "remote": (Remote, None), "engine": (EngineOption, None)}
 
 Command = Callable[..., CommandResult | ExitCode | None]
 
@@ -193,7 +215,7 @@ def through_zookeeper(function: Command) -> Command:
 
 
 def on_spark(function: Command) -> Command:
-    """Do the same as `command` for a command that needs Spark, with the option --remote."""
+    """Do the same as `command` for a command that computes DataFrames, with the options --remote and --engine."""
     return _with_options(function, _ON_SPARK)
 
 
@@ -204,10 +226,18 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
         for name, (annotation, default) in options.items()
     ]
 
+    others = [_in_other_spelling(own.parameters[name]) for name in OTHER_SPELLINGS if name in own.parameters]
+
     @functools.wraps(function)
     def run(context: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
+        if arguments.pop("verbose"):
+            arguments["log_level"] = LogLevel.DEBUG
         escape_unencodable()
         forget_warnings()
+        for other in others:
+            given = arguments.pop(other.name)
+            if given is not other.default:
+                arguments[other.name.removeprefix(OTHER)] = given
         logs.configure(
             arguments["log_level"] or LogLevel.INFO,
             arguments["log_format"] or LogFormat.TEXT,
@@ -222,11 +252,14 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             adapt_to_spark_submit()
             _refuse_non_utf8(context.params)
             _refuse_two_forms(output, as_json=as_json)
-            common = {name: arguments.pop(name) for name in options}
+            common = {name: arguments.pop(name) for name in options if name in arguments}
             fleet = arguments.get("fleet", False)
             if arguments.get("parallel") is not None and not fleet:
-                raise UsageError("--parallel is for several clusters: give --all, too")
-            settings = settings_from(**common, fleet=fleet, typed=typed_options(context))
+                raise UsageError("--parallel is for several clusters: give --all-clusters, too")
+            typed = {name.removeprefix(OTHER): words for name, words in typed_options(context).items()}
+            settings = settings_from(**common, fleet=fleet, typed=typed)
+            if typed.get("fleet") == (OTHER_SPELLINGS["fleet"],):
+                warn_of_old_spelling(OTHER_SPELLINGS["fleet"], "--all-clusters")
             its_own = {"context": context} if "context" in own.parameters else {}
             with option_places(settings.places), full_commands_in_errors(settings):
                 result = function(settings, **arguments, **its_own) or ExitCode.DONE
@@ -241,9 +274,18 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
         for parameter in list(own.parameters.values())[1:]
         if parameter.name != "context"
     ]
+    for parameter in (*parameters, *common):
+        name_value(parameter)
     first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    run.__signature__ = own.replace(parameters=[first, *parameters, *common], return_annotation=None)  # type: ignore[attr-defined]
+    run.__signature__ = own.replace(parameters=[first, *parameters, *others, *common], return_annotation=None)  # type: ignore[attr-defined]
     return run
+
+
+def _in_other_spelling(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return the parameter of an option's other spelling."""
+    kind, *_ = get_args(parameter.annotation)
+    option = Annotated[kind, typer.Option(OTHER_SPELLINGS[parameter.name], hidden=True)]  # type: ignore[valid-type] # that of the option
+    return parameter.replace(name=OTHER + parameter.name, annotation=option, kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 def check_throttle(throttle: str | None, configured: str | None = None) -> None:
@@ -336,8 +378,6 @@ def unexpected_error_message(error: Exception) -> str:
 
 def run_as_script(function: Command) -> None:
     """Run one command as a script, as under spark-submit."""
-    app = typer.Typer(
-        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=HELP
-    )
+    app = CommandLine(add_completion=False)
     app.command()(function)
     run_program(app)

@@ -1,4 +1,4 @@
-"""The options that all subcommands of `surveyor plan` have in common, and the plans of several clusters with --all."""
+"""The options that all subcommands of `surveyor plan` have in common, and the plans of all clusters."""
 
 import functools
 import inspect
@@ -12,11 +12,21 @@ import typer
 from jobs.core.errors import UsageError
 from jobs.runtime.console import CommandResult, LogLine, log
 from jobs.runtime.fleet import Fleet, FleetSummary, Parallel, run_on_fleet
-from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, on_spark
+from jobs.runtime.options import Command, DetailedExitcode, MaxWait, Name, ReplaceName, SnapshotId, Yes, on_spark
 from jobs.runtime.settings import FLEET_OPTIONS, Settings
 from jobs.runtime.suggestions import stated_command
 
-Refresh = Annotated[bool, typer.Option("--refresh", help="Take a snapshot first, and plan on it.")]
+Refresh = Annotated[
+    bool | None,
+    typer.Option(
+        "--refresh/--no-refresh",
+        help="Take a snapshot first, or plan on the newest stored one [default: --refresh if the cluster's address is "
+        "given and no plan has the --name].",
+    ),
+]
+ApplyPlan = Annotated[
+    bool, typer.Option("--apply", help="Commit the plan at once, wait until all of it is done, and verify it.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +35,18 @@ class PlanOptions:
 
     snapshot_id: int | None = None
     """None for the newest."""
-    refresh: bool = False
-    """Take a snapshot first and plan on it."""
+    refresh: bool | None = None
+    """Whether to take a snapshot first; None for the default of --refresh."""
     name: str | None = None
     replace_name: bool = False
     """Take the alias from another plan that has it."""
     detailed: bool = False
+    apply: bool = False
+    """Commit the plan at once."""
+    yes: bool = False
+    """Commit without a question."""
+    max_wait: str | None = None
+    """Time to wait for the last wave; None for no limit."""
     command: str | None = None
     """The typed command, as formatted by `stated_command`."""
     log: LogLine
@@ -48,7 +64,7 @@ PLAN_SUMMARY: Final = FleetSummary(
 
 
 def question(ask: Callable[..., CommandResult]) -> Command:
-    """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options and --all.
+    """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options and --all-clusters.
 
     A parameter that is a dataclass becomes an option for each of its fields.
     """
@@ -56,7 +72,7 @@ def question(ask: Callable[..., CommandResult]) -> Command:
 
 
 def question_of_one_cluster(ask: Callable[..., CommandResult]) -> Command:
-    """Do the same as `question` without --all, for questions about what only one cluster has."""
+    """Do the same as `question` without --all-clusters, for questions about what only one cluster has."""
     return _command(ask, fleet_options=())
 
 
@@ -72,9 +88,12 @@ def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) 
         settings: Settings,
         *,
         snapshot: SnapshotId = None,
-        refresh: Refresh = False,
+        refresh: Refresh = None,
         name: Name = None,
         replace_name: ReplaceName = False,
+        apply: ApplyPlan = False,
+        yes: Yes = False,
+        max_wait: MaxWait = None,
         detailed_exitcode: DetailedExitcode = False,
         fleet: Fleet = False,
         parallel: Parallel = None,
@@ -84,12 +103,17 @@ def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) 
             raise UsageError(
                 f"--refresh plans on a new snapshot, --snapshot {snapshot} on an existing one: give one of the two"
             )
+        if not apply and (yes or max_wait is not None):
+            raise UsageError(f"{'--yes' if yes else '--max-wait'} is for a plan that is committed: give --apply, too")
         options = PlanOptions(
             snapshot_id=snapshot,
             refresh=refresh,
             name=name,
             replace_name=replace_name,
             detailed=detailed_exitcode,
+            apply=apply,
+            yes=yes,
+            max_wait=max_wait,
             log=log,
         )
         grouped = {

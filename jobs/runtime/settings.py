@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster_name, refuse_invalid_path
+from jobs.adapters.spark.engine import Engine, Place
 from jobs.adapters.spark.remote import REMOTE, address
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core import logs
@@ -110,6 +111,7 @@ class Conf(_Strict):
     """The configuration file."""
 
     warehouse: str | None = None
+    engine: Engine | None = None
     log_level: LogLevel | None = None
     log_format: LogFormat | None = None
     clusters: dict[str, ClusterConf] = {}
@@ -126,9 +128,10 @@ class Settings:
     as_json: bool = False
     result_file: Path | None = None
     fleet: tuple["Settings", ...] = ()
-    """Settings of every cluster in the file, with --all; their results are objects, which the summary is made of."""
+    """Settings of every cluster with --all-clusters; their results are objects, which the summary is made of."""
     remote: str | None = None
-    """URL of the Spark Connect server, None for a Spark of this process."""
+    """URL of the Spark Connect server, None for an engine or a Spark of this process."""
+    engine: Engine = Engine.AUTO
     output: Output | None = None
     """Format of the output, None for tables with the most important columns."""
     typed: Typed = field(default_factory=dict)
@@ -136,7 +139,7 @@ class Settings:
     places: Mapping[str, str] = field(default_factory=dict)
     """Sources of the values of options, for messages (`jobs.core.option_places`)."""
     conf_section: str | None = None
-    """The only section of the file with the cluster's address, with --all."""
+    """The only section of the file with the cluster's address, with --all-clusters."""
 
     @property
     def for_people(self) -> bool:
@@ -149,6 +152,11 @@ class Settings:
         typed = self.typed.get("throttle")
         text = typed[-1] if typed else self.conf.throttle
         return None if text in {None, NO_THROTTLE} else parse_rate("--throttle", str(text))
+
+    @property
+    def place(self) -> Place:
+        """Where DataFrames are computed."""
+        return Place(self.engine, self.remote, self.warehouse_uri)
 
     @property
     def warehouse(self) -> "Warehouse":
@@ -202,6 +210,11 @@ class Settings:
     def address(self) -> str:
         """The address of the cluster, for messages; raise UsageError if none is given."""
         return self.conf.bootstrap_servers or str(self.zookeeper_endpoint)
+
+    @property
+    def has_address(self) -> bool:
+        """Whether the cluster's address is given, by an option, the environment or the file."""
+        return self.conf.zookeeper is not None or self.conf.bootstrap_servers is not None
 
     @property
     def has_zookeeper(self) -> bool:
@@ -296,6 +309,7 @@ def settings_from(
     as_json: bool,
     result_file: Path | None,
     remote: str | None = None,
+    engine: Engine | None = None,
     fleet: bool = False,
     output: Output | None = None,
     log_level: LogLevel | None = None,
@@ -319,7 +333,12 @@ def settings_from(
         option = ADDRESS_OPTIONS[name]
         _refuse_invalid_servers(name, servers, option if name in sources.typed else VARIABLES[option])
     of_command = partial(
-        Settings, warehouse_uri=folder, as_json=as_json or output is Output.JSON, remote=remote, output=output
+        Settings,
+        warehouse_uri=folder,
+        as_json=as_json or output is Output.JSON,
+        remote=remote,
+        engine=sources.prefer("engine", engine, conf.engine, notify=lambda _: None) or Engine.AUTO,
+        output=output,
     )
     if fleet:
         members = _fleet_members(sources, conf, addresses, places, of_command)
@@ -361,11 +380,13 @@ def _fleet_members(
     """
     _refuse_single_cluster_options(sources.typed)
     if not conf.clusters:
-        raise UsageError(f"--all takes the clusters of {sources.conf_file}; give one with [clusters.NAME] sections")
+        raise UsageError(
+            f"--all-clusters takes the clusters of {sources.conf_file}; give one with [clusters.NAME] sections"
+        )
     for name, servers in addresses.items():
         if servers is not None:
             variable = VARIABLES[ADDRESS_OPTIONS[name]]
-            log(f"surveyor: --all takes the clusters of {sources.conf_path}, not {servers} of {variable}")
+            log(f"surveyor: --all-clusters takes the clusters of {sources.conf_path}, not {servers} of {variable}")
     sections = {name: _section(sources.conf_path, name) for name in conf.clusters}
     return tuple(
         of_command(
@@ -452,11 +473,11 @@ def _places_in(section: str) -> dict[str, str]:
 SINGLE_CLUSTER_OPTIONS: Final = (
     *("cluster", "zookeeper", "bootstrap_servers", "zookeeper_config", "command_config"),
     *("snapshot", "as_of", "to_snapshot", "plan"),
-    *("brokers", "broker_list", "add_brokers", "remove_brokers", "replace", "replica_assignment", "restart"),
-    *("partition", "migration", "rolled_back", "watch"),
+    *("brokers", "broker_list", "add_brokers", "remove_brokers", "replace", "replica_assignment"),
+    *("restart", "restart_order", "partition", "migration", "rolled_back", "watch", "apply", "yes", "max_wait"),
     *("path_to_json_file", "reassignment_json_file", "topics_to_move_json_file", "topics_json_file", "sizes"),
 )
-"""Options that concern one cluster: its name and connections, its snapshots, brokers and partitions."""
+"""Options that concern one cluster: its name and connections, snapshots, brokers, partitions, and what writes to it."""
 
 FLEET_OPTIONS: Final = frozenset({"fleet", "parallel"})
 """Options for working on several clusters."""
@@ -465,7 +486,9 @@ FLEET_OPTIONS: Final = frozenset({"fleet", "parallel"})
 def _refuse_single_cluster_options(typed: Typed) -> None:
     for name in SINGLE_CLUSTER_OPTIONS:
         if name in typed:
-            raise UsageError(f"{typed[name][0]} is for one cluster, --all for every cluster: give one of the two")
+            raise UsageError(
+                f"{typed[name][0]} is for one cluster, --all-clusters for every cluster: give one of the two"
+            )
 
 
 def _typed_for(cluster: str, typed: Typed) -> Typed:
@@ -474,7 +497,7 @@ def _typed_for(cluster: str, typed: Typed) -> Typed:
     return {"cluster": ("--cluster", cluster), **rest}
 
 
-_Value = TypeVar("_Value", str, Path, LogLevel, LogFormat)
+_Value = TypeVar("_Value", str, Path, LogLevel, LogFormat, Engine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import typer
 
 from jobs.core.errors import SurveyorError
 from jobs.core.masking import masked_text
+from jobs.runtime.console import warn
 from jobs.runtime.zookeeper_commands import INSTEAD
 
 if TYPE_CHECKING:
@@ -36,12 +37,18 @@ CLUSTER_OPTIONS: Final = (
 
 LIVE_CLUSTER_OPTIONS: Final = frozenset({"zookeeper", "bootstrap_servers", "zookeeper_config", "command_config"})
 
-WAREHOUSE_ONLY_COMMANDS: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
+WAREHOUSE_ONLY_COMMANDS: Final = frozenset({"export", "metrics", "report", "show", "vacuum", "whatif"})
 """Commands that do not connect to a cluster, except with CLUSTER_ACCESS_OPTIONS."""
 
-CLUSTER_ACCESS_OPTIONS: Final = frozenset({"--refresh", "--now", "--restart"})
+CLUSTER_ACCESS_OPTIONS: Final = frozenset({"--now", "--restart", "--restart-order"})
 
-OUTPUT_OPTIONS: Final = frozenset({"as_json", "result_file", "output", "log_level", "log_format"})
+COMMIT_OPTIONS: Final = frozenset({"apply", "yes", "max_wait"})
+"""Options that commit a plan at once, and do not change what is planned."""
+
+OUTPUT_OPTIONS: Final = frozenset({"as_json", "result_file", "output", "log_level", "log_format", "verbose"})
+
+ENGINE_OPTIONS: Final = frozenset({"remote", "engine"})
+"""Options of commands that compute DataFrames; a plan's other commands compute none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +72,9 @@ def _words(parameter: object, context: typer.Context) -> tuple[str, ...]:
     source = context.get_parameter_source(name)
     if source is None or source.name != "COMMANDLINE" or not options[-1].startswith("-"):
         return ()
-    if getattr(parameter, "is_flag", False):
-        return (options[-1],)
     value = context.params[name]
+    if getattr(parameter, "is_flag", False):
+        return (options[-1] if value else parameter.secondary_opts[-1],)  # type: ignore[attr-defined]
     values = value if isinstance(value, list | tuple) else [value]
     return tuple(word for value in values for word in (options[-1], str(value)))
 
@@ -173,16 +180,21 @@ def same_line(settings: "Settings", *command: str, exclude: Iterable[str] = ()) 
 
 
 def stated_command(settings: "Settings", *command: str) -> str:
-    """Format a command as typed, for reviewers of its plan: without cluster options and secrets.
+    """Format a command as typed, for reviewers of its plan: without options of clusters and commits, and secrets.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
     >>> typed = {"config": ("--set", "ssl.key.password=x"), "by_size": ("--by-size",), "as_json": ("--json",)}
     >>> stated_command(Settings("default", "w", ClusterConf(), typed=typed), "plan", "config")
     "surveyor plan config --set 'ssl.key.password=(hidden)' --by-size"
     """
-    left_out = {*CLUSTER_OPTIONS, *OUTPUT_OPTIONS, "remote"}
+    left_out = {*CLUSTER_OPTIONS, *OUTPUT_OPTIONS, *COMMIT_OPTIONS, *ENGINE_OPTIONS}
     options = [word for name, words in settings.typed.items() if name not in left_out for word in words]
     return shlex.join(["surveyor", *command, *map(masked_text, options)])
+
+
+def warn_of_old_spelling(old: str, command: str) -> None:
+    """Warn that a command was typed as in earlier releases, and name the command that replaces it."""
+    warn(f"`{old}` is an old spelling, which the next release removes: use `{command}`")
 
 
 def _line(settings: "Settings", command: Sequence[str], names: Iterable[str]) -> str:

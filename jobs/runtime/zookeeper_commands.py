@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 _OWN_CONTROLLER: Final = (
-    "the KRaft cluster's own controller repairs partitions; use `surveyor plan elect --unclean` for elections that it "
-    "does not make"
+    "the KRaft cluster's own controller repairs partitions; use `surveyor plan recover` for elections that it does not "
+    "make"
 )
 
 INSTEAD: Final[Mapping[str, str]] = {"control": _OWN_CONTROLLER, "reconcile": _OWN_CONTROLLER}

@@ -147,7 +147,7 @@ def report_sizes(settings: Settings, log: LogLine) -> CommandResult:
     )
     steps = [
         suggestion(settings, "show the sizes", "show", "sizes"),
-        suggestion(settings, "balance the bytes", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
+        suggestion(settings, "balance the bytes", "plan", "reassign", "--rebalance", "--by-size"),
     ]
     return CommandResult(
         stored.json, f"sizes of {settings.cluster}: {format_bytes(stored.bytes)} in {counts}", steps=steps

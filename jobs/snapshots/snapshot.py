@@ -91,7 +91,7 @@ def take_snapshot_of(
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
         small = _read_driver_metadata(settings, source, refuse)
-    with phases.of("start", "starting Spark"):
+    with phases.of("start", "starting the engine"):
         settings.warehouse.ensure_tables()
         session = _session(settings, tiny=small.tiny)
         tables = SparkWarehouse(session, settings.warehouse, one_task=small.tiny)
@@ -220,9 +220,7 @@ def _row(
 
 
 def _session(settings: Settings, *, tiny: bool) -> SparkSession:
-    session = start_session(
-        "surveyor snapshot", short_lived=True, remote=settings.remote, warehouse=settings.warehouse_uri
-    )
+    session = start_session("surveyor snapshot", place=settings.place)
     return with_settings(session, ONE_TASK) if tiny else session
 
 

@@ -7,7 +7,7 @@ plain SQL show what is asked most. They are replaced with each run, so they foll
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from jobs.adapters.delta.warehouse_paths import absolute, is_local, no_warehouse
+from jobs.adapters.spark.engine import Engine
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core.errors import RefusedError, SurveyorError, UsageError
@@ -130,8 +131,7 @@ def register(settings: Settings, registration: CatalogStatements, metastore: str
     session = start_session(
         "surveyor catalog",
         {} if settings.remote else hive | uris,
-        remote=settings.remote,
-        warehouse=settings.warehouse_uri,
+        place=replace(settings.place, engine=Engine.SPARK),
     )
 
     def run(statement: str) -> Any:  # noqa: ANN401 - a DataFrame of Spark or Spark Connect

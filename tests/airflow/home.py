@@ -1,6 +1,6 @@
 """Airflow's own environment, with these DAGs and a database of its own: for the tests, and to look at.
 
-Airflow lives in `.venv-airflow`, which `make setup` makes, because its Spark provider brings a pyspark of its own.
+Airflow lives in `.venv-airflow`, which `make setup-dev` makes, because its Spark provider brings a pyspark of its own.
 """
 
 import json
@@ -16,7 +16,7 @@ BIN: Final = ROOT / ".venv-airflow" / "bin"
 PYTHON: Final = BIN / "python"
 AIRFLOW: Final = BIN / "airflow"
 
-NO_AIRFLOW: Final = f"there is no Airflow in {BIN.parent.name}: run `make setup` first"
+NO_AIRFLOW: Final = f"there is no Airflow in {BIN.parent.name}: run `make setup-dev` first"
 
 
 def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -20,20 +19,16 @@ TIMEOUT_SECONDS = 900.0
 BASE_URL = "http://airflow.example"
 """Where people would find this Airflow."""
 
-JOINED_SUBMIT = f"""\
+EMBEDDED_SUBMIT = f"""\
 #!{sys.executable}
-import os, runpy, sys
-sys.path.insert(0, {str(ROOT)!r})
-from tests.shared_spark import join
-os.environ |= %s
-join()
+import runpy, sys
 script = next(place for place, word in enumerate(sys.argv) if place and word.endswith(".py"))
 if "cluster" in sys.argv[:script] and "--result-file" in sys.argv:
     sys.exit("the driver is on another host, where this file is none that the worker reads")
 sys.argv = sys.argv[script:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""A `spark-submit` that runs the script it is given on the Spark of the tests, of all that it is told else nothing."""
+"""A `spark-submit` that runs the script it is given on the embedded engine, of all that it is told else nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +47,15 @@ class Run:
 class InsideAirflow:
     """Up inside its `with` block. What Airflow logs is in `home`/airflow.log.
 
-    `spark`: the way to the Spark of the tests, on which tasks run that need not have one of their own. `webhook`: what
-    is notified of approvals that wait.
+    `webhook`: what is notified of approvals that wait.
     """
 
-    def __init__(self, home: Path, zookeeper: str, warehouse: Path, spark: Mapping[str, str], webhook: str) -> None:
+    def __init__(self, home: Path, zookeeper: str, warehouse: Path, webhook: str) -> None:
         assert PYTHON.exists(), NO_AIRFLOW
         self.home = home
-        self._joined = home / "spark-submit"
-        self._joined.touch(0o700)
-        self._joined.write_text(JOINED_SUBMIT % spark)
+        self._embedded = home / "spark-submit"
+        self._embedded.touch(0o700)
+        self._embedded.write_text(EMBEDDED_SUBMIT)
         self.log = home / "airflow.log"
         notify = {"conn_type": "http", "host": webhook, "password": "secret"}
         self._environment = variables(home, zookeeper, warehouse) | {
@@ -109,9 +103,9 @@ class InsideAirflow:
     def run(self, dag: str, *, submitted: bool = False, **request: Any) -> Run:  # noqa: ANN401 - conf, at and answer
         """Run a DAG; where it is `submitted`, what starts Spark does, by the spark-submit of Surveyor's environment.
 
-        Else it uses the Spark of the tests: a task takes 2 s of processor time, 9 s with a Spark of its own.
+        Else it uses the embedded engine, which starts sooner.
         """
-        binary = {} if submitted else {"spark_submit": str(self._joined)}
+        binary = {} if submitted else {"spark_submit": str(self._embedded)}
         return Run(**self.ask(do="run", dag=f"surveyor_{dag}", **binary, **request))
 
     def events(self, asset: str) -> list[dict[str, Any]]:

@@ -32,7 +32,6 @@ from tests.airflow.inside_airflow import BASE_URL, InsideAirflow, Run
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.real_cluster import TopicMetadata, eventually, kafka_tree, topic_metadata
-from tests.shared_spark import way_to
 
 ROOT = Path(__file__).parents[2]
 RETRIED, FAILED = "AirflowException", "AirflowFailException"
@@ -79,11 +78,10 @@ def airflow(
     cluster: EmbeddedCluster,
     warehouse: Warehouse,
     tmp_path_factory: pytest.TempPathFactory,
-    spark: SparkSession,
     webhook: str,
 ) -> Iterator[InsideAirflow]:
     home = tmp_path_factory.mktemp("airflow")
-    with InsideAirflow(home, cluster.zookeeper_server.connect, Path(warehouse.uri), way_to(spark), webhook) as inside:
+    with InsideAirflow(home, cluster.zookeeper_server.connect, Path(warehouse.uri), webhook) as inside:
         yield inside
 
 

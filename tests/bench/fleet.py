@@ -33,12 +33,14 @@ def bench_fleet(clusters: int = CLUSTERS, partitions: int = PARTITIONS) -> Itera
     with cluster(partitions) as synthetic, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         conf = _conf(synthetic, names, Path(folder))
         one = _snapshots(conf, f"{folder}/one", names[:1])
-        at_once = seconds_of(lambda: run_command("snapshot", "--all", "--conf", conf, "--warehouse", f"{folder}/all"))
+        at_once = seconds_of(
+            lambda: run_command("snapshot", "--all-clusters", "--conf", conf, "--warehouse", f"{folder}/all")
+        )
         in_turn = _snapshots(conf, f"{folder}/in-turn", names)
         for warehouse in ("all", "in-turn"):
             stored = [Warehouse(f"{folder}/{warehouse}", name).read("partitions").num_rows for name in names]
             assert stored == [partitions] * clusters, f"{stored} partitions are stored"
-    measured = f"surveyor snapshot --all, {clusters} clusters of {partitions:,} partitions, a whole process"
+    measured = f"surveyor snapshot --all-clusters, {clusters} clusters of {partitions:,} partitions, a whole process"
     is_whole = (clusters, partitions) == (CLUSTERS, PARTITIONS)
     yield Figure(measured, at_once, "surveyor snapshot of one of them", one, AS_ONE if is_whole else None)
     yield Figure(measured, at_once, "a process for each, in turn", in_turn, IN_TURN if is_whole else None)

@@ -55,7 +55,6 @@ def commit_seconds(moves: int, topic_size: int) -> float:
         targets = Path(folder) / "targets.json"
         rows = [(topic, partition, replicas) for (topic, partition), replicas in _targets(moves, topic_size).items()]
         targets.write_text(json.dumps(reassignment_json(*rows)))
-        surveyor.json("snapshot")
         plan = surveyor.json("plan", "reassign", "--reassignment-json-file", str(targets))
         waves = surveyor.warehouse.read("changes", columns=["wave"])["wave"].unique().to_pylist()
         assert (plan["changes"], len(waves)) == (moves, 1), plan

@@ -62,7 +62,7 @@ SINGLE: Final = (
     "show partitions --offline",
     "show brokers",
     "show history --topic topic-00001",
-    "status --as-of 1",
+    "status --snapshot 1",
     "report",
     DASHBOARD,
     "vacuum",

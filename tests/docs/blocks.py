@@ -37,11 +37,14 @@ NOT_RUN: Final = "not run: "
 
 ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "README.md": {
+        "pip install": "tests/jobs/test_bare_environment.py",
+        "surveyor status --zookeeper": "tests/jobs/test_bare_environment.py",
+        "surveyor plan reassign --add-brokers 4": "tests/jobs/stories/test_moves_brokers.py",
         "make demo": "tests/jobs/stories/test_demo.py",
         "make dist": "tests/jobs/test_bare_environment.py",
         "from jobs.": "tests/jobs/test_bare_environment.py",
     },
-    "CONTRIBUTING.md": {"make setup": NOT_RUN + "it is what runs the tests"},
+    "CONTRIBUTING.md": {"make test": NOT_RUN + "it is what runs the tests"},
     "airflow.md": {
         "make airflow": NOT_RUN + "it stays until Ctrl-C; tests/airflow runs its DAGs",
         "SURVEYOR_CLUSTERS=": "tests/airflow/test_dags_brokers.py",
@@ -56,6 +59,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "kraft.md": {"export SURVEYOR_BOOTSTRAP_SERVERS": "tests/jobs/stories/test_kraft_brokers.py"},
     "deploy.md": {
+        "python3 -m venv": "tests/jobs/test_bare_environment.py",
         "make dist": "tests/jobs/test_bare_environment.py",
         "pip wheel": NOT_RUN + "it wants a package index",
         "python -m jobs.adapters.java.jars": "tests/jobs/adapters/embedded/test_jars.py",

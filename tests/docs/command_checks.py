@@ -56,4 +56,9 @@ def fault(arguments: list[str]) -> str | None:
 
 def options() -> set[str]:
     """Return every option of every command, as it is written."""
-    return {name for member in commands(root()) for param in member.command.params for name in param.opts}
+    return {
+        name
+        for member in commands(root())
+        for param in member.command.params
+        for name in (*param.opts, *param.secondary_opts)
+    }

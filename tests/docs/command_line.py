@@ -1,18 +1,16 @@
 """The command line as docs/commands.md shows it, read from the commands themselves.
 
 Only what a group and a command say of themselves is asked, so commands may as well be imported when they are needed.
-What a value is called depends on the option's own type, not on how a version of typer writes it.
 """
 
-import inspect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from textwrap import indent
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -27,6 +25,11 @@ DEFAULT: Final = re.compile(r" ?\[default: (.*?)\]")
 
 OptionKey = tuple[str, str]
 """An option as it is written, and its help: two with the same are one."""
+
+Options = Mapping[OptionKey, Any]
+
+SEVERAL: Final = 4
+"""Commands that take an option, at least, for it to be described once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,6 @@ class Command:
         shown = [param for param in self.command.params if param.param_type_name == "option" and not param.hidden]
         return {(param.opts[0], str(param.help)): param for param in shown if param.name != "help"}
 
-    def types(self) -> dict[str, Any]:
-        """The Python types of its parameters."""
-        parameters = inspect.signature(self.command.callback).parameters
-        annotated = {name: get_args(parameter.annotation) for name, parameter in parameters.items()}
-        return {name: args[0] for name, args in annotated.items() if args}
-
 
 @cache
 def root() -> Any:  # noqa: ANN401 - a command of whichever click typer brings
@@ -73,6 +70,7 @@ def subcommands(group: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - as above
     return [
         (name, group.get_command(context, name).make_context(name, [], resilient_parsing=True).command)
         for name in group.list_commands(context)
+        if not getattr(group.commands[name], "hidden", False)
     ]
 
 
@@ -89,31 +87,30 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[Command]:  # n
             yield Command((*words, name), command)
 
 
-def common(among: Sequence[Command]) -> set[OptionKey]:
-    """Options that all of these commands take."""
-    return set.intersection(*(set(command.options) for command in among))
-
-
 def commands_page() -> str:
-    """Describe every command: first what all take, then each with its own options."""
+    """Describe every command: first the options of all and of several, then each with its own options."""
     top = root()
-    everywhere = common(list(commands(top)))
-    alone = [Command((name,), command) for name, command in subcommands(top) if not is_group(command)]
-    groups = [(name, command) for name, command in subcommands(top) if is_group(command)]
+    every = list(commands(top))
+    options = {key: option for command in reversed(every) for key, option in command.options.items()}
+    counts = Counter(key for command in every for key in command.options)
+    frequent = [key for key, count in counts.items() if count >= SEVERAL]
+    meanings = Counter(name for name, _ in frequent)
+    shared = {key: options[key] for key in frequent if meanings[key[0]] == 1}
+    everywhere = {key: option for key, option in shared.items() if counts[key] == len(every)}
     parts = [
         *_overview(top),
         "## Every command",
-        "These come after the command's name, as does `--help`, or `-h`. `surveyor --version` takes no command.",
-        _options(alone[0], everywhere),
-        *(part for command in alone for part in _command(command, everywhere, "##")),
+        "They come after the command's name, as do `-h`, `--help` and `--help-all`. `surveyor --version` stands alone.",
+        _table(map(_option_row, everywhere.values())),
+        "## Several commands",
+        "The commands name those of these options that they take.",
+        _table(_option_row(option) for key, option in shared.items() if key not in everywhere),
     ]
-    for name, group in groups:
-        members = list(commands(group, (name,)))
-        shared = common(members) - everywhere
-        parts += [f"## {NAME} {name}", group.help]
-        if shared:
-            parts += [f"Each `{NAME} {name} ...` also takes:", _options(members[0], shared)]
-        parts += [part for member in members for part in _command(member, everywhere | shared, "###")]
+    for name, member in subcommands(top):
+        if is_group(member):
+            parts += [f"## {NAME} {name}", str(member.help)]
+        level = "###" if is_group(member) else "##"
+        parts += [part for command in _of(name, member) for part in _command(command, everywhere, shared, level)]
     return "\n\n".join(parts)
 
 
@@ -136,19 +133,18 @@ def _named(command: Command) -> list[str]:
     return [f"[{code(command.title)}](#{command.title.replace(' ', '-')})", str(command.command.help)]
 
 
-def _command(command: Command, described: set[OptionKey], level: str) -> Iterator[str]:
+def _command(command: Command, everywhere: Options, shared: Options, level: str) -> Iterator[str]:
     yield f"{level} {command.title}"
     yield str(command.command.help)
-    own = [key for key in command.options if key not in described]
-    yield f"    {_usage(command, own)}"
+    own = [option for key, option in command.options.items() if key not in shared]
+    also = [code(option.opts[0]) for key, option in command.options.items() if key in shared.keys() - everywhere]
+    needed = [_written(option) for option in own if option.required]
+    more = ["[OPTIONS]"] if len(own) + len(also) > len(needed) else []
+    yield f"    {' '.join([command.title, *map(_argument, command.arguments), *needed, *more])}"
     if command.arguments or own:
-        yield _table([*map(_argument_row, command.arguments), *_option_rows(command, own)])
-
-
-def _usage(command: Command, own: Sequence[OptionKey]) -> str:
-    needed = [_written(command, key) for key in own if command.options[key].required]
-    more = ["[OPTIONS]"] if len(own) > len(needed) else []
-    return " ".join([command.title, *map(_argument, command.arguments), *needed, *more])
+        yield _table([*map(_argument_row, command.arguments), *map(_option_row, own)])
+    if also:
+        yield f"[Also](#several-commands) {', '.join(also)}."
 
 
 def _argument(argument: Any) -> str:  # noqa: ANN401 - as above
@@ -160,37 +156,18 @@ def _argument_row(argument: Any) -> list[str]:  # noqa: ANN401 - as above
     return [code(_argument(argument)), DEFAULT.sub("", argument.help), _default(argument, argument.help)]
 
 
-def _options(command: Command, keys: set[OptionKey]) -> str:
-    return _table(_option_rows(command, [key for key in command.options if key in keys]))
-
-
 def _table(rows: Iterable[Sequence[str]]) -> str:
     return table(["option", "meaning", "default"], list(rows))
 
 
-def _option_rows(command: Command, keys: Sequence[OptionKey]) -> Iterator[list[str]]:
-    for key in keys:
-        option = command.options[key]
-        text = option.help or ""
-        yield [code(_written(command, key)), DEFAULT.sub("", text), _default(option, text)]
+def _option_row(option: Any) -> list[str]:  # noqa: ANN401 - as above
+    text = option.help or ""
+    return [code(_written(option)), DEFAULT.sub("", text), _default(option, text)]
 
 
-def _written(command: Command, key: OptionKey) -> str:
-    """An option as it is typed, with a name for its value."""
-    option = command.options[key]
-    return " ".join(filter(None, [option.opts[0], _value(option, command.types()[option.name])]))
-
-
-def _value(option: Any, kind: Any) -> str:  # noqa: ANN401 - as above
-    """Name the value of an option: its choices, a number, a file, else the last word of its name."""
-    if option.is_flag:
-        return ""
-    plain = (get_args(kind) or (kind,))[0]
-    if option.metavar:
-        return str(option.metavar)
-    if isinstance(plain, type) and issubclass(plain, Enum):
-        return "|".join(str(choice.value) for choice in plain)
-    return str({int: "N", float: "X", Path: "FILE"}.get(plain, option.opts[0].rpartition("-")[2].upper()))
+def _written(option: Any) -> str:  # noqa: ANN401 - as above
+    """An option as it is typed, with the name of its value."""
+    return " ".join(filter(None, [option.opts[0], "" if option.is_flag else option.metavar]))
 
 
 def _default(option: Any, text: str) -> str:  # noqa: ANN401 - as above

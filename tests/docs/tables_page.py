@@ -1,17 +1,16 @@
-"""The tables as docs/tables.md shows them, read from `schemas.tables`."""
+"""The tables as docs/tables.md shows them, read from `schemas.columns`."""
 
 from collections.abc import Iterator
 
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from schemas.columns import CHECKS
-from schemas.tables import KEY_COLUMNS, SPARK_SCHEMAS
+from schemas.columns import CHECKS, KEY_COLUMNS, TABLE_COLUMNS
 from tests.docs.markdown import code, table
 
 
 def tables_page() -> str:
     """Describe every table: key, checks, and a row a column."""
-    return "\n\n".join(part for name in SPARK_SCHEMAS for part in _table(name))
+    return "\n\n".join(part for name in TABLE_COLUMNS for part in _table(name))
 
 
 def _table(name: str) -> Iterator[str]:
@@ -19,7 +18,7 @@ def _table(name: str) -> Iterator[str]:
     key = f"Never null: {', '.join(map(code, ('cluster', *KEY_COLUMNS[name])))}."
     checks = " and ".join(map(code, CHECKS.get(name, {}).values()))
     yield f"{key} Delta checks that {checks}." if checks else key
-    yield table(["column", "type", "meaning"], list(_rows(SPARK_SCHEMAS[name])))
+    yield table(["column", "type", "meaning"], list(_rows(StructType.fromJson(TABLE_COLUMNS[name].json))))
 
 
 def _rows(schema: StructType, within: str = "") -> Iterator[list[str]]:

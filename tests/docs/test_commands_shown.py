@@ -31,7 +31,7 @@ OF_OTHERS: Final = {
     *("--markdown", "--partitions", "--rounds", "--planned", "--told", "--failover", "--driver-memory"),  # make bench
     "--clusters",  # make bench
     *("--only", "--year", "--ten-million", "--sizes"),  # make bench-large
-    *("--help", "--version", "--show-completion", "--install-completion"),
+    *("--help", "--help-all", "--version", "--show-completion", "--install-completion"),
 }
 
 

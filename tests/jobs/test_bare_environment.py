@@ -1,6 +1,6 @@
 """What the pages show is run as a user runs it: PATH and HOME, a new home directory, and `make dist` from a checkout.
 
-Nothing of the tests' environment helps or hides anything: no settings, options or archive of Spark, no variable.
+Nothing of the tests' environment helps or hides anything: no settings or options of Spark, no variable.
 """
 
 import json
@@ -12,10 +12,8 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import cache_folder
 from jobs.core.errors import ExitCode
-from tests.jobs.support.commands.documented_commands import ROOT, said_here, shown
+from tests.jobs.support.commands.documented_commands import said_here, shown
 from tests.jobs.support.commands.user_shell import bare, home
 from tests.jobs.support.rows.warehouse_rows import partition
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -88,19 +86,22 @@ def test_the_packed_environment(checkout: Path, user: Path, orders: KafkaTree, t
     assert json.loads(done.stdout)["partitions"] == 1
 
 
-def test_the_wheel_in_an_environment_of_its_own(checkout: Path, user: Path, orders: KafkaTree, tmp_path: Path) -> None:
-    """The README's five minutes up to the plan, from a folder that has nothing to do with the checkout."""
+def test_the_wheel_on_a_host_without_java(checkout: Path, orders: KafkaTree, tmp_path: Path) -> None:
+    """The five minutes of the README up to the plan, from another folder; neither Java nor jars are there."""
     folder = tmp_path / "anywhere"
     folder.mkdir()
     lines = [line for line in shown("README.md", "Five minutes on your cluster") if re.match("export|surveyor", line)]
     substitutions = {"zk1:2181,zk2:2181/kafka": orders.hosts, "/data/surveyor": str(tmp_path / "w")}
     *commands, commit, _, _ = (said_here(line, substitutions) for line in lines)  # for which real brokers are needed
-    assert (len(commands), commit) == (7, "surveyor commit balance")
+    assert (len(commands), commit) == (4, "surveyor commit balance")
 
-    done = bare("\n".join(["set -e", f"PATH={checkout}/build/environment/bin:$PATH", *commands]), folder, user)
+    empty = tmp_path / "home"
+    empty.mkdir()
+    without_java = ["set -e", "unset JAVA_HOME", f"PATH={checkout}/build/environment/bin", *commands]
+    done = bare("\n".join(without_java), folder, empty)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^snapshot 1 of default: .* 1 topic, 1 partition, ", done.stdout, re.MULTILINE)
+    assert re.search(r"^surveyor: snapshot 1 of default: .* 1 topic, 1 partition, ", done.stderr, re.MULTILINE)
     assert re.search(r"^plan \w+ \(balance\) on snapshot 1: elect, ", done.stdout, re.MULTILINE)
     assert list(folder.iterdir()) == []
 
@@ -129,26 +130,3 @@ def test_a_script_as_the_readme_shows_it_for_notebooks(
     assert not_led == {"0": ("0", "false"), "1": ("2", "true")}
     assert {row["snapshot_id"] for row in figures} == {"7"}
     assert [file.name for file in folder.iterdir()] == ["imbalance.py"]
-
-
-PICKY_JAVA: Final = """\
-#!/bin/sh
-case " $* " in *{option}*) echo "Unrecognized VM option" >&2; exit 1;; esac
-exec {java} "$@"
-"""
-
-
-def test_a_failed_quick_start_is_retried_without_options(user: Path, orders: KafkaTree, tmp_path: Path) -> None:
-    """The archive of classes is there, and this Java knows nothing of it: one line says so, and the job is done."""
-    (user / ".cache" / "kafka-surveyor" / "archives").symlink_to(cache_folder().absolute() / "archives")
-    java = tmp_path / "jdk" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text(PICKY_JAVA.format(option="-XX:TieredStopAtLevel", java=find_java()))
-    java.chmod(0o755)
-    where = f"--zookeeper {orders.hosts} --warehouse {tmp_path / 'warehouse'}"
-
-    done = bare(f"{ROOT}/.venv/bin/surveyor snapshot {where} --json", tmp_path, user, JAVA_HOME=str(tmp_path / "jdk"))
-
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["partitions"] == 1
-    assert [line for line in odd(done) if line.startswith("Spark's JVM did not start with ")] != []

@@ -29,7 +29,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("arguments", COMMANDS[1:])
 def test_unused_warehouse_is_unreadable_and_stays_unused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")(*arguments)
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse", plans_on_stored=True)(*arguments)
     assert (ran.code, ran.stdout) == (22, "")
     assert "no warehouse at" in ran.stderr
     assert not (tmp_path / "warehouse").exists()
@@ -204,7 +204,7 @@ def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:
 def test_missing_java(tree: KafkaTree, tmp_path: Path) -> None:
     nothing = {"PATH": str(tmp_path), "HOME": os.environ["HOME"], "JAVA_HOME": str(tmp_path)}
     options = ["--zookeeper", tree.hosts, "--warehouse", str(tmp_path / "w")]
-    command = [sys.executable, "-c", "from jobs.cli import main; main()", "snapshot", *options]
+    command = [sys.executable, "-c", "from jobs.cli import main; main()", "snapshot", "--engine", "spark", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=nothing)
     assert (done.returncode, "Traceback" in done.stderr) == (24, False)
     assert "Java" in done.stderr
@@ -221,8 +221,8 @@ def test_show_as_of_and_history(tree: KafkaTree, tmp_path: Path) -> None:
     history = ("show", "history", "--topic", "orders", "--partition", "0")
     changes = [(row["snapshot_id"], row["leader"], row["isr"]) for row in surveyor.json(*history)["rows"]]
     assert changes == [(1, 0, [0, 1]), (2, 1, [1])]
-    assert [row["snapshot_id"] for row in surveyor.json(*history, "--as-of", "1")["rows"]] == [1]
-    assert surveyor.json("show", "partitions", "--as-of", "1")["rows"][0]["leader"] == 0
+    assert [row["snapshot_id"] for row in surveyor.json(*history, "--snapshot", "1")["rows"]] == [1]
+    assert surveyor.json("show", "partitions", "--snapshot", "1")["rows"][0]["leader"] == 0
     assert surveyor.json("show", "partitions")["rows"][0]["leader"] == 1
     assert "orders" in surveyor("show", "topics").stdout
     unknown = surveyor("show", "partitions", "--topic", "nope")

@@ -1,4 +1,4 @@
-"""--all on several clusters of a real ZooKeeper: the same as one after another, whatever fails on some of them."""
+"""--all-clusters on a real ZooKeeper: the same as one after another, whatever fails on some of them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,6 +14,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.processes import free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.cli import app
+from jobs.runtime.options import OTHER
 from jobs.runtime.settings import SINGLE_CLUSTER_OPTIONS
 from schemas.rows import Row
 from schemas.tables import SPARK_SCHEMAS
@@ -100,7 +101,7 @@ def _rows(clusters: Clusters, folder: str) -> dict[tuple[str, str], list[str]]:
 def test_snapshots_at_once_store_what_snapshots_one_after_another_do(clusters: Clusters) -> None:
     """Three rounds with changes in between, so that rows are merged, appended and deleted by four threads at once."""
     for rounds in range(3):
-        done = clusters.run("snapshot", "--all", "--parallel", "4", "--json")
+        done = clusters.run("snapshot", "--all-clusters", "--parallel", "4", "--json")
         assert (done.code, done.json["failed"]) == (0, 0)
         for name in NAMES:
             assert clusters.run("snapshot", "--cluster", name, folder="in-turn").code == 0
@@ -114,8 +115,14 @@ def test_snapshots_at_once_store_what_snapshots_one_after_another_do(clusters: C
     assert {name: len(at_once[name, "snapshots"]) for name in NAMES} == dict.fromkeys(NAMES, 3)
 
 
+def test_the_former_option_for_all_clusters_works_and_warns(clusters: Clusters) -> None:
+    done = clusters.run("snapshot", "--all", "--json")
+    assert (done.code, done.json["failed"], len(done.json["summary"])) == (0, 0, len(NAMES))
+    assert "`--all` is an old spelling, which the next release removes: use `--all-clusters`" in done.stderr
+
+
 def test_a_snapshot_of_all_shows_the_worst_first(clusters: Clusters) -> None:
-    done = clusters.run("snapshot", "--all", "--json", nowhere=f"127.0.0.1:{free_port()}")
+    done = clusters.run("snapshot", "--all-clusters", "--json", nowhere=f"127.0.0.1:{free_port()}")
     assert (done.code, done.json["exit_code"], done.json["failed"]) == (22, 22, 1)
     rows = done.json["summary"]
     assert [(row["cluster"], row["outcome"], row["offline"], row["under_replicated"]) for row in rows] == [
@@ -143,8 +150,8 @@ def _lasting(status: Row) -> Row:
 
 
 def test_the_status_of_all_has_that_of_each(clusters: Clusters) -> None:
-    assert clusters.run("snapshot", "--all").code == 0
-    done = clusters.run("status", "--all", "--json", nowhere=f"127.0.0.1:{free_port()}")
+    assert clusters.run("snapshot", "--all-clusters").code == 0
+    done = clusters.run("status", "--all-clusters", "--json", nowhere=f"127.0.0.1:{free_port()}")
     assert [row["cluster"] for row in done.json["summary"]] == ["nowhere", "north", "south", "west", "east"]
     assert done.json["summary"][1]["snapshot_age_seconds"] >= 0
     for name in NAMES:
@@ -155,7 +162,7 @@ def test_the_status_of_all_has_that_of_each(clusters: Clusters) -> None:
 
 
 def test_the_console_has_a_row_a_cluster(clusters: Clusters) -> None:
-    done = clusters.run("status", "--all", nowhere=f"127.0.0.1:{free_port()}")
+    done = clusters.run("status", "--all-clusters", nowhere=f"127.0.0.1:{free_port()}")
     title, _, *rows = done.stdout.splitlines()[:8]
     assert title == "5 clusters, status, the worst first"
     cells = [[cell.strip() for cell in row.split("│")] for row in rows[1:]]
@@ -173,7 +180,7 @@ def test_the_console_has_a_row_a_cluster(clusters: Clusters) -> None:
 def test_plans_of_all_are_those_of_each(clusters: Clusters) -> None:
     """A second run finds the plans of the first; each is that of a command on its cluster alone."""
     where = {"nowhere": f"127.0.0.1:{free_port()}"}
-    arguments = ["plan", "reconcile", "--all", "--refresh", "--name", "repair", "--json", "--detailed-exitcode"]
+    arguments = ["plan", "reconcile", "--all-clusters", "--name", "repair", "--json", "--detailed-exitcode"]
     done = clusters.run(*arguments, **where)
     assert (done.code, done.json["failed"]) == (22, 1)
     rows = done.json["summary"]
@@ -188,9 +195,9 @@ def test_plans_of_all_are_those_of_each(clusters: Clusters) -> None:
         of_each = ["plan", "reconcile", "--cluster", row["cluster"], "--snapshot", "1", "--json"]
         assert clusters.run(*of_each).json["plan_id"] == row["plan_id"]
     plan = clusters.warehouse("north").rows("plans")[0]
-    typed = "surveyor plan reconcile --refresh --name repair --detailed-exitcode"
+    typed = "surveyor plan reconcile --name repair --detailed-exitcode"
     assert (plan["command"], plan["cluster"]) == (typed, "north")
-    again = clusters.run("plan", "reconcile", "--all", "--name", "repair", "--json")
+    again = clusters.run("plan", "reconcile", "--all-clusters", "--name", "repair", "--json")
     assert (again.code, again.json["failed"]) == (0, 0)
     assert {row["cluster"]: row["plan_id"] for row in again.json["summary"]} == {
         row["cluster"]: row["plan_id"] for row in rows[1:]
@@ -198,8 +205,8 @@ def test_plans_of_all_are_those_of_each(clusters: Clusters) -> None:
 
 
 def test_the_losses_of_all_are_those_of_each(clusters: Clusters) -> None:
-    assert clusters.run("snapshot", "--all").code == 0
-    done = clusters.run("whatif", "--lose", "brokers=1", "--all", "--json")
+    assert clusters.run("snapshot", "--all-clusters").code == 0
+    done = clusters.run("whatif", "--lose", "brokers=1", "--all-clusters", "--json")
     assert done.code == 0
     rows = done.json["summary"]
     assert rows == sorted(rows, key=lambda row: (-row["newly_offline"], -row["scenarios_offline"]))
@@ -218,7 +225,7 @@ def test_the_losses_of_all_are_those_of_each(clusters: Clusters) -> None:
     [
         (["snapshot", "--cluster", "east"], "--cluster is for one cluster"),
         (["status", "--zookeeper", "zk1"], "--zookeeper is for one cluster"),
-        (["status", "--as-of", "1"], "--as-of is for one cluster"),
+        (["status", "--snapshot", "1"], "--snapshot is for one cluster"),
         (["status", "--watch", "5s"], "--watch is for one cluster"),
         (["plan", "reconcile", "--snapshot", "1"], "--snapshot is for one cluster"),
         (["plan", "reassign", "--remove-brokers", "1"], "--remove-brokers is for one cluster"),
@@ -226,18 +233,28 @@ def test_the_losses_of_all_are_those_of_each(clusters: Clusters) -> None:
         (["metrics", "--cluster", "east"], "--cluster is for one cluster"),
         (["plan", "recover", "--partition", "orders-7"], "--partition is for one cluster"),
         (["report", "--migration", "1,2"], "--migration is for one cluster"),
+        (["plan", "elect", "--preferred", "--apply"], "--apply is for one cluster"),
     ],
 )
 def test_options_of_one_cluster_are_refused(clusters: Clusters, arguments: list[str], refusal: str) -> None:
-    done = clusters.run(*arguments, "--all")
+    done = clusters.run(*arguments, "--all-clusters")
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == f"surveyor: {refusal}, --all for every cluster: give one of the two\n"
+    assert done.stderr == f"surveyor: {refusal}, --all-clusters for every cluster: give one of the two\n"
 
 
 ALLOWED_WITH_ALL = {
     *("as_json", "conf_path", "detailed_exitcode", "everything", "fleet", "limit", "listen", "log_format", "log_level"),
     *("lose", "margin", "name", "out", "output", "parallel", "refresh", "remote", "replace_name", "result_file"),
-    *("warehouse", "allow_below_min_isr", "allow_internal", "allow_unclean", "allow_unknown_config", "by_size"),
+    *(
+        "engine",
+        "verbose",
+        "warehouse",
+        "allow_below_min_isr",
+        "allow_internal",
+        "allow_unclean",
+        "allow_unknown_config",
+        "by_size",
+    ),
     *("config", "delete", "disable_rack_aware", "exclude", "fix_racks", "imbalance_threshold", "max_elections"),
     *("max_moves", "max_moves_per_broker", "offline", "one_replica_at_a_time", "partitions", "preferred", "rebalance"),
     *("reorder_leaders", "replication_factor", "requests", "set_", "settle", "shift", "skip_elections", "skip_unsafe"),
@@ -247,7 +264,9 @@ ALLOWED_WITH_ALL = {
 
 
 def test_options_belong_to_one_cluster_or_to_all() -> None:
-    of_commands = [{str(param.name) for param in command.command.params} for command in commands(root())]
+    of_commands = [
+        {str(param.name).removeprefix(OTHER) for param in command.command.params} for command in commands(root())
+    ]
     options = {name for names in of_commands if "fleet" in names for name in names}
 
     assert options - set(SINGLE_CLUSTER_OPTIONS) == ALLOWED_WITH_ALL
@@ -256,11 +275,11 @@ def test_options_belong_to_one_cluster_or_to_all() -> None:
 @pytest.mark.parametrize("command", ["cancel", "rollback", "control", "vacuum", "sizes"])
 def test_commands_that_write_or_delete_concern_one_cluster(clusters: Clusters, command: str) -> None:
     plan = ["p"] if command in {"cancel", "rollback"} else []
-    done = CliRunner().invoke(app, [command, *plan, "--all", "--conf", str(clusters.conf())])
+    done = CliRunner().invoke(app, [command, *plan, "--all-clusters", "--conf", str(clusters.conf())])
     assert done.exit_code == 2
-    assert "No such option: --all" in done.stderr
+    assert "No such option: --all-clusters" in done.stderr
 
 
 def test_a_bound_without_several_clusters_is_refused(clusters: Clusters) -> None:
     done = clusters.run("status", "--cluster", "east", "--parallel", "2")
-    assert (done.code, done.stderr) == (2, "surveyor: --parallel is for several clusters: give --all, too\n")
+    assert (done.code, done.stderr) == (2, "surveyor: --parallel is for several clusters: give --all-clusters, too\n")

@@ -10,9 +10,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from jobs.adapters.spark.engine import Engine
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -70,6 +72,23 @@ from jobs.entry import main
 main()
 """
 """Each row takes an executor a minute, so that Spark is at work when the signal comes, however quick the machine."""
+
+READ_BY_THE_ENGINE: Final = """\
+import time
+from jobs.snapshots import reader, staging
+reader.SMALL_CLUSTER_PARTITIONS = 0
+read_on_executors = staging.read_on_executors
+def asleep(batches):
+    time.sleep(60)
+    yield from batches
+def read(*args):
+    rows = read_on_executors(*args)
+    return rows.mapInArrow(asleep, rows.schema)
+staging.read_on_executors = read
+from jobs.entry import main
+main()
+"""
+"""The same for the embedded engine."""
 
 
 class Running:
@@ -140,7 +159,7 @@ def test_while_several_clusters_are_read(tmp_path: Path, number: signal.Signals)
         conf = tmp_path / "surveyor.toml"
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
         conf.write_text("".join(f'[clusters.{name}]\nzookeeper = "{hosts}"\n' for name in "abcd"))
-        running = Running(tmp_path, *SURVEYOR, "status", "--all", "--parallel", "2", "--conf", str(conf))
+        running = Running(tmp_path, *SURVEYOR, "status", "--all-clusters", "--parallel", "2", "--conf", str(conf))
         assert eventually(running.says("  ... status: 0 of 4 clusters"))
         assert running.stop(number) == (128 + number, [ENDED])
 
@@ -202,28 +221,33 @@ def test_at_any_import(tmp_path: Path, module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("moment", "seconds", "how"),
+    ("program", "seconds", "how"),
     [
         (None, 0.0, (signal.SIGINT, False)),
         (None, 0.5, (signal.SIGINT, True)),
         (None, 1.5, (signal.SIGINT, False)),
         (None, 3.0, (signal.SIGTERM, True)),
-        ("reading topics", 0.0, (signal.SIGINT, False)),
-        ("reading topics", 2.0, (signal.SIGTERM, True)),
+        (READ_BY_EXECUTORS, 0.0, (signal.SIGINT, False)),
+        (READ_BY_EXECUTORS, 2.0, (signal.SIGTERM, True)),
+        (READ_BY_THE_ENGINE, 0.0, (signal.SIGINT, False)),
+        (READ_BY_THE_ENGINE, 2.0, (signal.SIGTERM, True)),
     ],
 )
 def test_snapshot(
-    bare_tree: KafkaTree, tmp_path: Path, moment: str | None, seconds: float, how: tuple[signal.Signals, bool]
+    bare_tree: KafkaTree, tmp_path: Path, program: str | None, seconds: float, how: tuple[signal.Signals, bool]
 ) -> None:
     """From the first moment of Spark's JVM on: while it starts, when it has just started, and at work."""
     bare_tree.lay_out(brokers=())  # brokers that do not listen are waited for
     bare_tree.add_topic("t", {partition: [0] for partition in range(20)})
-    arguments = ("--zookeeper", bare_tree.hosts, "--warehouse", str(tmp_path / "warehouse"), "--json")
+    engine = Engine.EMBEDDED if program == READ_BY_THE_ENGINE else Engine.SPARK
+    place = ("--zookeeper", bare_tree.hosts, "--warehouse", str(tmp_path / "warehouse"))
+    arguments = (*place, "--engine", engine, "--json")
     result = tmp_path / "result.json"
     result.write_text("of the run before")
-    command = SURVEYOR if moment is None else [sys.executable, "-c", READ_BY_EXECUTORS]
+    command = SURVEYOR if program is None else [sys.executable, "-c", program]
     running = Running(tmp_path, *command, "snapshot", *arguments, "--result-file", str(result))
-    assert eventually(running.has_child if moment is None else running.says(moment), 120), running.lines()
+    began = running.has_child if program is None else running.says("reading topics")
+    assert eventually(began, 120), running.lines()
     time.sleep(seconds)
     number, alone = how
     assert running.stop(number, alone=alone) == (128 + number, [ENDED])

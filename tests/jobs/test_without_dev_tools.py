@@ -24,7 +24,7 @@ IMPORTED_AS = {
     "pytest-xdist": "xdist",
     "venv-pack": "venv_pack",
 }
-TOOLS = [re.split(r"[<>=]", tool)[0] for tool in PROJECT["dependency-groups"]["dev"]]
+TOOLS = [re.split(r"[<>=]", tool)[0] for tool in (*PROJECT["dependency-groups"]["dev"], "gssapi")]
 
 WITHOUT = """\
 import sys

@@ -31,8 +31,8 @@ COMMANDS: list[tuple[tuple[str, ...], int]] = [
     (("migration", "check"), 1),
     (("sizes",), 1),
     (("whatif", "--restart", "1"), 1),
-    (("plan", "elect", "--offline", "--name", "e"), 0),
-    (("plan", "reconcile", "--refresh", "--name", "p"), 1),
+    (("plan", "elect", "--no-refresh", "--name", "e"), 0),
+    (("plan", "reconcile", "--name", "p"), 1),
     (("commit", "p"), 1),
     (("verify", "p"), 1),
     (("cancel", "p"), 1),
@@ -72,7 +72,7 @@ def test_a_command_has_one_session_and_each_controllership_another(
     opened: list[tuple[tuple[str, ...], int]] = []
     for arguments, _ in COMMANDS:
         sessions.clear()
-        surveyor.run(*arguments, *(() if arguments[:2] == ("plan", "elect") else ("--zookeeper", tree.hosts)))
+        surveyor.run(*arguments, "--zookeeper", tree.hosts)
         opened.append((arguments, len(sessions)))
         assert not any(client.connected for client in sessions)
 

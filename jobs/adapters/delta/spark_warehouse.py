@@ -1,8 +1,8 @@
 """The warehouse on Spark: tables that grow with the cluster are read and written as DataFrames.
 
 Every write has the cluster in its predicate, is idempotent (replaceWhere or MERGE on keys), and is retried a bounded
-number of times after a conflicting commit. On object stores Spark computes the rows and deltalake commits them
-(`takes_spark_commits`).
+number of times after a conflicting commit. On object stores, and with the embedded engine, DataFrames are computed and
+deltalake commits them.
 """
 
 import re
@@ -25,6 +25,7 @@ from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quote_identifier
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
+from jobs.adapters.spark.connect import is_embedded
 from jobs.adapters.spark.session import cached_with_counts
 from schemas.columns import KEY_COLUMNS
 from schemas.tables import SPARK_SCHEMAS
@@ -97,7 +98,7 @@ class SparkWarehouse:
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> int:
         """Replace the cluster's rows that satisfy `where`; idempotent. Return the version that has them, as `merge`."""
-        if not takes_spark_commits(self.warehouse.uri):
+        if self._deltalake_commits:
             return self.warehouse.replace_in_parts(table, partial(self._batches, table, *cache_and_count(rows)), where)
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
@@ -136,7 +137,7 @@ class SparkWarehouse:
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> int:
         """Upsert rows by their keys; rows whose column `vanished` is true are deleted instead."""
-        if not takes_spark_commits(self.warehouse.uri):
+        if self._deltalake_commits:
             rows = changed.toArrow()
             kept = rows.filter(pc.invert(rows[vanished])).select(SPARK_SCHEMAS[table].names).cast(schema_of(table))
             return self.warehouse.replace_streaming(table, rows, kept, keys)
@@ -166,6 +167,10 @@ class SparkWarehouse:
             return self.warehouse.version(table)
 
         return write_locked(self.warehouse.uri, table, written, _is_conflict, backoff_seconds=COMMIT_BACKOFF_SECONDS)
+
+    @property
+    def _deltalake_commits(self) -> bool:
+        return is_embedded() or not takes_spark_commits(self.warehouse.uri)
 
     @property
     def _cluster(self) -> str:

@@ -4,14 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from jobs.adapters.delta.compatibility import changed_properties, properties_of
-from schemas.column_types import Columns
+from schemas.column_types import Columns, uncommented
 from schemas.columns import KEY_COLUMNS, TABLE_COLUMNS
 
 
@@ -21,13 +20,7 @@ def schema_of(table: str) -> pa.Schema:
 
     Comments are left out, because an older table with other comments would refuse the rows.
     """
-    return pa.schema(Schema.from_json(json.dumps(_uncommented(TABLE_COLUMNS[table].json))).to_arrow())
-
-
-def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(part, dict):
-        return {key: {} if key == "metadata" else _uncommented(value) for key, value in part.items()}
-    return [_uncommented(item) for item in part] if isinstance(part, list) else part
+    return pa.schema(Schema.from_json(json.dumps(uncommented(TABLE_COLUMNS[table].json))).to_arrow())
 
 
 def create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:

@@ -18,7 +18,6 @@ from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from jobs.adapters.embedded.processes import LOOPBACK, Server, accepts, four_letter_word
-from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import KAFKA_VERSION, kafka_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
@@ -111,7 +110,6 @@ class EmbeddedZooKeeper(Server):
         self.max_buffer = max_buffer
         self.heap = heap
         self.jvm_options = jvm_options
-        self.class_options = shared_classes(ZOOKEEPER, zookeeper_class_path)
 
     @property
     def connect(self) -> str:
@@ -124,7 +122,7 @@ class EmbeddedZooKeeper(Server):
         config = write_file(self.folder / "zoo.cfg", self.config())
         logging = write_file(self.folder / "log4j2.properties", _LOG4J2)
         # the first compiler (C1) only, as the second one does not pay off for a server that runs for one test
-        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.class_options]
+        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         options = [f"-Xmx{self.heap}", *self.jvm_options, f"-Dlog4j2.configurationFile={logging}"]
         if self.max_buffer is not None:
             options.append(f"-Djute.maxbuffer={self.max_buffer}")
@@ -168,7 +166,6 @@ class KafkaServer(Server):
         self.overrides = dict(overrides or {})
         self.heap = heap
         self.kafka_version = kafka_version
-        self.class_options = shared_classes(BROKER, lambda: self.jars)
 
     @property
     def jars(self) -> list[Path]:
@@ -194,7 +191,7 @@ class KafkaServer(Server):
         logging = write_file(self.folder / "log4j.properties", LOG4J)
         # the first compiler (C1) only: on few cores, several brokers start in half the time
         options = [f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        options += [f"-Dlog4j.configuration=file:{logging}", *self.class_options]
+        options.append(f"-Dlog4j.configuration=file:{logging}")
         return [str(find_java()), *options, "-cp", class_path(self.jars)], config
 
 

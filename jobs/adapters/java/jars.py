@@ -2,7 +2,7 @@
 
 Each set is downloaded once into `<cache>/jars/<first artifact>-<version>/`, where the cache is $SURVEYOR_CACHE, else
 $XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder is created by a rename once it is
-complete. `python -m jobs.adapters.java.jars` downloads all sets ahead of time.
+complete. `python -m jobs.adapters.java.jars SET` downloads one ahead of time.
 
 Each jar is checked against its SHA-256 checksum in `jars.sha256` next to this module, in the format of `sha256sum`.
 Maven and Ivy compare a download with checksums from the same server, whereas these are part of Surveyor. A jar with
@@ -14,7 +14,7 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
@@ -196,7 +196,7 @@ def _kafka(version: str) -> JarSet:
         # pinned, because Maven and Ivy would choose different versions
         Artifact("ch.qos.reload4j", "reload4j", "1.2.25"),
     )
-    argument = "" if version == KAFKA_VERSION else None
+    argument = "kafka" if version == KAFKA_VERSION else None
     return JarSet(f"Kafka {version}", artifacts, transitive=True, argument=argument)
 
 
@@ -375,31 +375,33 @@ def _rewrite_checksums() -> None:
     CHECKSUM_FILE.write_text("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)), "utf-8")
 
 
-_URLS: Final = {"delta": "", "s3": "s3://", "azure": "abfss://", "gcs": "gs://"}
-"""Warehouses, as far as their jars depend on them, by the argument that selects these jars."""
+_SETS: Final[dict[str, Callable[[], list[Path]]]] = {
+    "delta": lambda: spark_jars(""),
+    "s3": lambda: spark_jars("s3://"),
+    "azure": lambda: spark_jars("abfss://"),
+    "gcs": lambda: spark_jars("gs://"),
+    "kafka": kafka_jars,
+}
+"""The jars of a set, by the argument that selects it."""
 
 
 def main(arguments: list[str]) -> int:
-    """Download Delta's and Kafka's jars; with `delta` only Delta's, and print them for `spark-submit --jars`.
+    """Print the jars of a set, as `spark-submit --jars` takes them, and download them if they are missing.
 
-    With `s3`, `azure` or `gcs`, print Delta's and those for warehouses on S3, ADLS or GCS; with `checksums`, rewrite
+    With `s3`, `azure` or `gcs` these are Delta's and those for warehouses on S3, ADLS or GCS. With `checksums`, rewrite
     the list of checksums.
     """
     try:
         if arguments == ["checksums"]:
             _rewrite_checksums()
             return 0
-        if not arguments:
-            delta_jars()
-            kafka_jars()
-        elif len(arguments) == 1 and arguments[0] in _URLS:
-            sys.stdout.write(",".join(map(str, spark_jars(_URLS[arguments[0]]))) + "\n")
-        else:
+        if len(arguments) != 1 or arguments[0] not in _SETS:
+            expected = ", ".join(_SETS)
             sys.stderr.write(
-                f"{' '.join(arguments)!r} is not a set of jars; expected one of {', '.join(_URLS)} (HDFS needs delta), "
-                "or nothing to download Delta's and Kafka's\n"
+                f"{' '.join(arguments)!r} is not a set of jars; expected one of {expected} (HDFS needs delta)\n"
             )
             return ExitCode.USAGE
+        sys.stdout.write(",".join(map(str, _SETS[arguments[0]]())) + "\n")
     except MissingError as missing:
         sys.stderr.write(f"{missing}\n")
         return missing.exit_code

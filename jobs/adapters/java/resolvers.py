@@ -38,14 +38,14 @@ class JarSet:
     excluded: tuple[tuple[str, str], ...] = ()
     """Group and name of artifacts that are left out."""
     argument: str | None = None
-    """The argument of the command that downloads the set, empty if it needs none; None for sets of tests."""
+    """The argument of the command that downloads the set; None for sets of tests."""
 
     @property
     def download_command(self) -> str:
         """The command that downloads the set, between backticks, for messages."""
         if self.argument is None:
             return "the same command"
-        return f"`{' '.join(['python -m jobs.adapters.java.jars', *self.argument.split()])}`"
+        return f"`python -m jobs.adapters.java.jars {self.argument}`"
 
 
 def choose_resolver(ivy_jars: Iterable[Path]) -> tuple[str, Resolver]:

@@ -1,9 +1,10 @@
-"""Spark Connect: a server runs Spark and is reached by gRPC, so this process needs no JVM.
+"""Spark Connect: a server runs the queries and is reached by gRPC, so this process needs no JVM.
 
-The differences: a server has its own master, memory, jars and static settings, so only session settings are sent to
-it, and it must have Delta. Its sessions have no SparkContext. Results of a cloned session (`cloneSession`) belong to
-the session it was copied from (pyspark 4.2), so each job gets a new session instead. A checkpoint returns no
-observations. gRPC would try for ten minutes to reach a stopped server, so retries are limited here.
+The server is Spark elsewhere, or the engine embedded in this process. The differences: a server has its own master,
+memory, jars and static settings, so only session settings are sent to it, and Spark must have Delta. Its sessions have
+no SparkContext. Results of a cloned session (`cloneSession`) belong to the session it was copied from (pyspark 4.2), so
+each job gets a new session instead. A checkpoint returns no observations. gRPC would try for ten minutes to reach a
+stopped server, so retries are limited here.
 """
 
 import atexit
@@ -11,8 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from threading import get_ident
+from threading import RLock, get_ident
 from typing import Final, cast
 
 from pyspark.errors import PySparkException
@@ -20,17 +20,27 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
+from jobs.adapters.spark import embedded_engine
 from jobs.adapters.spark.remote import REMOTE, address
 from jobs.core.errors import MissingError
 
 MAX_CONNECT_RETRIES: Final = 5
 """Retries after a failed call, with growing intervals, 17 seconds in all."""
 
+UTC: Final = {"spark.sql.session.timeZone": "UTC"}
+"""Timestamps in the tables are UTC wherever a job runs."""
+
 DELTA: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
-_REQUIRED_MODULES: Final = ("google.rpc", "grpc", "grpc_status", "zstandard")
+_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 
-_EXTRA: Final = "pip install 'kafka-surveyor[connect]'"
+CONNECT_SECONDS: Final = 60.0
+"""Seconds to wait for the embedded engine, which answers in a few hundredths of one on an idle machine."""
+
+_starting: Final = RLock()
+
+_embedded: Final[list[SparkSession]] = []
+"""The session of the embedded engine, once it serves this process only."""
 
 _sessions: dict[int, SparkSession] = {}
 """The session that each thread started last; empty if a notebook has its own session."""
@@ -39,6 +49,59 @@ _sessions: dict[int, SparkSession] = {}
 def is_connected() -> bool:
     """Return whether this process uses a Spark Connect server."""
     return bool(is_remote())
+
+
+def is_embedded() -> bool:
+    """Return whether the engine embedded in this process computes DataFrames."""
+    return bool(_embedded)
+
+
+def begin_embedded() -> SparkSession:
+    """Return the session of the engine in this process, which is started once; threads share it.
+
+    Raise StrangerError if another process has connected to it. After any other error nothing in this process uses it.
+    """
+    with _starting:
+        if not _embedded:
+            _use_connect()
+            try:
+                _embedded.append(_embedded_session())
+            except BaseException:
+                del os.environ[_MODE]
+                raise
+        return _embedded[0]
+
+
+def leave_mode() -> None:
+    """Let PySpark's functions be those of Spark in this process, if only a parent process used Connect."""
+    if not _embedded and not _sessions:
+        os.environ.pop(_MODE, None)
+
+
+def _use_connect() -> None:
+    """Let PySpark's functions, windows and observations be those of Connect from here on."""
+    os.environ[_MODE] = "1"
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC also prints errors to stderr
+
+
+def _embedded_session() -> SparkSession:
+    """Return a session by the only connection to the engine."""
+    import grpc  # noqa: PLC0415 - Spark in this process does not need it
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder  # noqa: PLC0415 - as above
+    from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415 - as above
+
+    port, _ = embedded_engine.started()
+    # never closed for being idle, and never through a proxy
+    options = [("grpc.client_idle_timeout_ms", 2**31 - 1), ("grpc.enable_http_proxy", 0)]
+    builder = DefaultChannelBuilder(f"sc://{embedded_engine.LOOPBACK}:{port}", options)
+    channel = builder.toChannel()
+    grpc.channel_ready_future(channel).result(CONNECT_SECONDS)
+    embedded_engine.close_port()
+    session = cast("SparkSession", Remote.builder.channelBuilder(builder).create())
+    session.client.set_retry_policies([])
+    session.conf.set(*next(iter(UTC.items())))
+    channel.close()  # gRPC gave the session's channel the same connection
+    return session
 
 
 def begin(url: str, settings: Mapping[str, str]) -> SparkSession:
@@ -65,14 +128,11 @@ def cached_with_counts(rows: DataFrame, counts: Sequence[Column]) -> tuple[DataF
 
 
 def _opened(url: str, where: str) -> SparkSession:
-    _refuse_incomplete()
-    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - gRPC may be missing
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - Spark in this process does not need it
     from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415 - as above
 
     _stop_session(get_ident())
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = (
-        "1"  # PySpark's functions, windows and observations are Connect's from here on
-    )
+    _use_connect()
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the raised error contains it
     session: SparkSession = cast("SparkSession", Remote.builder.remote(url).create())
     _sessions[get_ident()] = session
@@ -92,16 +152,6 @@ def _reason(error: PySparkException) -> str:
     """Return the sentence in gRPC's message that describes the error."""
     details = re.search(r'details = "(.{1,200})', str(error))
     return details[1].rstrip('"') if details else str(error).partition("\n")[0][:200]
-
-
-def _refuse_incomplete() -> None:
-    """Raise MissingError if a package for Connect is missing; pyspark 4.2 would end the process with exit code 0."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC also prints errors to stderr
-    for module in _REQUIRED_MODULES:
-        try:
-            import_module(module)
-        except ImportError as error:
-            raise MissingError(f"Spark Connect needs more than is installed ({error}): {_EXTRA}") from None
 
 
 def check(session: SparkSession, where: str) -> None:

@@ -1,7 +1,8 @@
-"""The Spark session: started once and lazily, with Delta and the settings of `conf/spark-defaults.conf`.
+"""The session in which DataFrames are computed, started once and lazily.
 
-It runs in a JVM started by this process, in the JVM of spark-submit, or on a Spark Connect server. Callers need not
-distinguish these.
+It is a session of the embedded engine, or one of Spark: in a JVM started by this process with Delta and the settings of
+`conf/spark-defaults.conf`, in the JVM of spark-submit, or on a Spark Connect server. Callers need not distinguish
+these.
 """
 
 import os
@@ -24,8 +25,9 @@ from pyspark.sql import functions as F
 from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import spark_jars
 from jobs.adapters.spark import connect
-from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, quick_start
-from jobs.adapters.spark.spark_settings import BASE_SETTINGS, OWN_JVM, SHORT_LIVED_JVM_OPTIONS, UTC, conf_dir
+from jobs.adapters.spark.embedded_engine import StrangerError
+from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.spark_settings import BASE_SETTINGS, OWN_JVM, conf_dir
 from jobs.adapters.spark.store_settings import store_settings
 from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core import logs
@@ -33,6 +35,8 @@ from jobs.core.errors import MissingError
 from jobs.core.logs import module_logger
 from jobs.core.signals import is_guarded, relay_stderr
 from jobs.core.units import Part
+
+SPARK: Final = Place(Engine.SPARK)
 
 _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 """The JVM's warning about a module that Spark's launcher requests; it is filtered from stderr."""
@@ -45,70 +49,73 @@ _KEYTAB: Final = "spark.kerberos.keytab"
 HADOOP: Final = "spark.hadoop."
 """The prefix of Hadoop's settings in an application; a session has them without it."""
 
-CACHED_CLASSES: Final = {
-    "PythonUtils": ["toSeq"],
-    "PythonSQLUtils": ["toDataFrame"],
-    "functions": ["broadcast"],
-    "org.apache.spark.sql.functions": ["array", "coalesce", "col", "concat", "expr", "lit", "not", "struct", "when"],
-    "org.apache.spark.sql.classic.SparkSession": ["setActiveSession"],
-}
-"""Classes and functions that PySpark looks up in the JVM each time it makes a Column."""
-
 
 def start_session(
     name: str,
     settings: Mapping[str, str] | None = None,
     *,
-    short_lived: bool = False,
-    remote: str | None = None,
-    warehouse: str = "",
+    place: Place = SPARK,
 ) -> SparkSession:
-    """Return the running session, or start one; `settings` override the defaults.
+    """Return the running session, or start one at a place; `settings` override Spark's defaults.
 
-    `remote` is the URL of a Spark Connect server. Master, memory and jars are set by spark-submit or by that server,
-    if one of them is used. With `short_lived`, a JVM that is started here gets SHORT_LIVED_JVM_OPTIONS. For a
-    `warehouse` on S3, ADLS or GCS the session can read it. Threads that start it at the same time get the same JVM.
+    Master, memory and jars are set by spark-submit or by a Spark Connect server, if one of them is used. For a
+    warehouse on S3, ADLS or GCS the session can read it. Threads that start it at the same time get the same JVM.
     """
+    engine, reason = place.resolved()
+    module_logger(__name__).debug("surveyor: engine %s: %s", engine, reason)
+    if engine is Engine.EMBEDDED:
+        embedded = _embedded(place)
+        if embedded is not None:
+            return embedded
     with _starting:
-        return _started(name, settings or {}, short_lived=short_lived, remote=remote, warehouse=warehouse)
+        return _started(name, settings or {}, remote=place.remote, warehouse=place.warehouse)
+
+
+def _embedded(place: Place) -> SparkSession | None:
+    """Return a session of the embedded engine; None if it does not start, unless it was requested."""
+    try:
+        return connect.begin_embedded()
+    except StrangerError:
+        raise
+    except Exception as error:
+        if place.engine is Engine.EMBEDDED:
+            raise MissingError(f"the embedded engine did not start ({error}); use --engine spark") from error
+        module_logger(__name__).warning("surveyor: the embedded engine did not start (%s); using Spark", error)
+        return None
 
 
 _starting: Final = RLock()
-"""Held by the thread that starts Spark, which changes environment variables and PySpark's launcher.
+"""Held by the thread that starts Spark, which changes PySpark's launcher.
 
 That thread may start it again before it is done, as tests do that let a command share their session.
 """
 
 
-def _started(
-    name: str, settings: Mapping[str, str], *, short_lived: bool, remote: str | None, warehouse: str
-) -> SparkSession:
+def _started(name: str, settings: Mapping[str, str], *, remote: str | None, warehouse: str) -> SparkSession:
     for_store = store_settings(warehouse, os.environ)
     if remote is not None:
         of_session = {name.removeprefix(HADOOP): value for name, value in for_store.items()}
-        return connect.begin(remote, {**UTC, **of_session, **settings})
+        return connect.begin(remote, {**connect.UTC, **of_session, **settings})
+    connect.leave_mode()
     own_jvm = {} if is_submitted() else _own_jvm(spark_jars(warehouse))
     options = {**BASE_SETTINGS, **own_jvm, **for_store, **settings}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
     with _own_signal_handlers():
-        session = _start(builder, short_lived=short_lived)
+        session = _start(builder)
     _check_delta(session)
-    with suppress(Exception):  # a mere optimization, whose errors must not stop the start
-        _cache_classes(session)
     return session
 
 
-def _start(builder: SparkSession.Builder, *, short_lived: bool) -> SparkSession:
+def _start(builder: SparkSession.Builder) -> SparkSession:
     """Start a session; raise MissingError if a JVM that is started here ends before it can be used."""
     if is_submitted():
         return builder.getOrCreate()
-    conf = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())
-    defaults = conf / "spark-defaults.conf"
+    defaults = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir(), "spark-defaults.conf")
     _refuse_missing_keytab(defaults)
     try:
-        return _start_short_lived(builder, conf) if short_lived else builder.getOrCreate()
+        return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != _NO_JVM:
             raise
@@ -127,33 +134,6 @@ def _refuse_missing_keytab(defaults: Path) -> None:
     keytab = javaproperties.loads(text).get(_KEYTAB, "").strip()
     if keytab and not Path(keytab).is_file():
         raise MissingError(f"the keytab {keytab} ({_KEYTAB} in {defaults}) does not exist, or is not a file")
-
-
-def _start_short_lived(builder: SparkSession.Builder, conf: Path) -> SparkSession:
-    """Start a JVM with the options and the class archive for short work, or without them if that JVM fails."""
-    quick = quick_start(SHORT_LIVED_JVM_OPTIONS, conf)
-    try:
-        with _environment(quick):
-            return builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        if not quick or error.getCondition() != _NO_JVM:
-            raise
-    line = "Spark's JVM did not start with Surveyor's options (%s); starting it without"
-    module_logger(__name__).warning(line, quick[JVM_OPTIONS])
-    return builder.getOrCreate()
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the JVM that is started here, and restore them for later processes."""
-    before = {name: os.environ[name] for name in variables if name in os.environ}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            os.environ.pop(name, None)
-        os.environ.update(before)
 
 
 @contextmanager
@@ -186,6 +166,8 @@ def with_settings(session: SparkSession, settings: Mapping[str, str]) -> SparkSe
     It is a clone and not a `newSession`, so settings that a notebook made on its session also apply. The session of a
     Spark Connect server is not shared, so it is changed itself.
     """
+    if connect.is_embedded():  # the settings are Spark's
+        return session
     own = session if connect.is_connected() else _copy(session)
     for key, value in settings.items():
         own.conf.set(key, value)
@@ -198,6 +180,8 @@ def _copy(session: SparkSession) -> SparkSession:
 
 def default_parallelism(session: SparkSession) -> int:
     """Return the number of concurrent tasks, as far as Spark knows its cores already."""
+    if connect.is_embedded():
+        return os.cpu_count() or 1
     if connect.is_connected():
         return connect.default_parallelism(session)
     return session.sparkContext.defaultParallelism
@@ -236,17 +220,6 @@ def _own_jvm(jars: Iterable[Path]) -> dict[str, str]:
     os.environ.setdefault("SPARK_CONF_DIR", str(conf_dir()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need what is installed here
     return {**OWN_JVM, "spark.jars": ",".join(map(str, jars))}
-
-
-def _cache_classes(session: SparkSession) -> None:
-    """Cache the JVM classes that PySpark looks up for each Column.
-
-    py4j does not cache them, each look-up searches all jars, and a plan makes thousands of Columns.
-    """
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark looks classes up in it
-    for name, members in CACHED_CLASSES.items():
-        java_class = vars(jvm).setdefault(name, getattr(jvm, name))
-        vars(java_class).update({member: getattr(java_class, member) for member in members})
 
 
 def _check_delta(session: SparkSession) -> None:

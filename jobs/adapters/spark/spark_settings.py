@@ -1,17 +1,14 @@
-"""Settings of Spark sessions: for every session, for small clusters, and for a JVM that lives for one command."""
+"""Settings of Spark sessions for every session and for small clusters."""
 
 from pathlib import Path
 from typing import Final
 
 from jobs.adapters.spark import connect
 
-UTC: Final = {"spark.sql.session.timeZone": "UTC"}
-"""Timestamps in the tables are UTC wherever a job runs."""
-
 BASE_SETTINGS: Final = {
     "spark.sql.extensions": connect.DELTA,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    **UTC,
+    **connect.UTC,
 }
 
 OWN_JVM: Final = {
@@ -50,18 +47,6 @@ ONE_TASK: Final = INTERPRETED | {
 A broadcast is a separate job and costs more than a join of a few thousand rows. A warm `plan reconcile` took 7 jobs
 and 0.33 s of the JVM's processor time with broadcasts, and 3 jobs and 0.27 s without. The resident controller's
 election query for four partitions took 5 jobs and 0.15 s, and one job and 0.11 s.
-"""
-
-SHORT_LIVED_JVM_OPTIONS: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
-    " -XX:MetaspaceSize=400m"
-)
-"""JVM options for a process that takes one snapshot or makes one plan, of one cluster or of each of a fleet.
-
-The JVM's second compiler (C2) takes half of the processor time and does not pay off even on a million partitions
-(docs/benchmarks.md). Without it the code cache has only 48 MB, and Spark fills that within a snapshot and a plan. A
-small initial heap causes frequent young collections, and a small initial metaspace causes full collections while
-classes are loaded, so both start larger.
 """
 
 

@@ -215,5 +215,6 @@ def resume_hint(commit_log: CommitLog) -> str:
     if commit_log.blocked:
         continuing = f"{commit_log.blocked}; other {continuing}"
     return (
-        f": {continuing}; `surveyor commit {plan} --apply` continues the plan, `surveyor cancel {plan}` turns it back"
+        f": {continuing}; `surveyor commit {plan} --apply --wait` continues the plan and waits, "
+        f"`surveyor cancel {plan}` turns it back"
     )

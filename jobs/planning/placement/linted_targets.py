@@ -14,7 +14,6 @@ from jobs.planning.internal_topics import ALLOW_INTERNAL, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import PlanningTables, partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import refresh_hint
 from planner.columns.change_rows import as_rejections
 from planner.leadership.preferred_election import changes_of, preferred_verdicts
 from planner.reassignment.lint import RackRules, intermediate_faults, placement_faults
@@ -107,7 +106,7 @@ class StatedTargets:
         fault_lines = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
         advice = _override_advice(first)
         if {row.code for row in first} & {LintCode.BROKER_NOT_ALIVE, LintCode.UNKNOWN_PARTITION}:
-            advice = f"{advice} ({refresh_hint(tables.snapshot)})"
+            advice = f"{advice} ({tables.age_hint})"
         refused = _refusal(f"the lint found faults; fix them and plan again, or {advice}", fault_lines)
         changes = reassignment_changes(*frames)
         if self.election_wave is not None:

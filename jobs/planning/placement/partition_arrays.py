@@ -19,12 +19,12 @@ from jobs.core.errors import RefusedError
 from jobs.planning.planning_tables import PlanningTables, requests_of
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, UnreadMetadata
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import live_brokers_as_of, refresh_hint, rows_as_of, table_as_of, unread_in
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of, unread_in
 from jobs.runtime.console import LogLine
 from planner.placement.replica_arrays import is_in_row, pad_rows
 from planner.placement.types import NO_BROKER, Bools, Ints, PlacementPartitions
 from schemas.enums import NO_LEADER
-from schemas.rows import Snapshot, Topic
+from schemas.rows import Topic
 
 SOURCE_COLUMNS: Final = (
     "topic",
@@ -95,7 +95,7 @@ def read_partitions(tables: PlanningTables, scope: Scope) -> NamedPartitions:
     inside = scope.among(names, tables.log)
     in_scope = _by_number([name in inside for name in names], number)
     if not in_scope.any():
-        _refuse_nothing(scope, names, unread_in(tables.warehouse, tables.snapshot), tables.snapshot)
+        _refuse_nothing(scope, names, unread_in(tables.warehouse, tables.snapshot), tables)
     deleted = _being_deleted(tables)
     bar = _by_number([name in deleted for name in names], number) | ~_understood(rows)
     bar |= StoredRows(rows).is_being_reassigned()
@@ -190,9 +190,9 @@ def lists_of(replicas: pa.ChunkedArray) -> Ints:
     return pad_rows(lists.offsets.to_numpy(), lists.values.to_numpy())
 
 
-def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, snapshot: Snapshot) -> None:
+def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, tables: SnapshotTables) -> None:
     """Raise RefusedError: no partition is in scope, perhaps because the requested topics cannot be decoded."""
-    snapshot_id = snapshot.snapshot_id
+    snapshot_id = tables.snapshot.snapshot_id
     not_understood_topics = sorted(scope.among(unread.topics))
     if not_understood_topics:
         others = f"no partition of snapshot {snapshot_id} is in another requested topic"
@@ -201,5 +201,5 @@ def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, 
         )
     unknown = sorted((scope.named or set()) - set(names))
     if unknown and not set(names) & (scope.named or set()):
-        raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}; {refresh_hint(snapshot)}")
-    raise RefusedError(f"no partition of snapshot {snapshot_id} is in a requested topic; {refresh_hint(snapshot)}")
+        raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}; {tables.age_hint}")
+    raise RefusedError(f"no partition of snapshot {snapshot_id} is in a requested topic; {tables.age_hint}")

@@ -1,14 +1,16 @@
 """Common parts of plans for existing topics: a topic in its snapshot, and why it must not be changed."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Final
 
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import refresh_hint, rows_as_of
+from jobs.repositories.snapshots import rows_as_of
 from schemas.replica_assignment import is_being_reassigned
-from schemas.rows import Partition, Snapshot, Topic
+from schemas.rows import Partition, Topic
 from schemas.znode_codecs import MalformedZnodeError, check_topic_name
 
 
@@ -38,19 +40,28 @@ def name_fault(topic: str) -> str | None:
     return None
 
 
-def topic_name(topic: str, flag: str = "--topic") -> str:
+_OF_REGEXES: Final = frozenset("*?+|()[]^$\\{}")
+"""Characters of regexes that no name of a topic has."""
+
+
+def topic_name(topic: str) -> str:
     """Return the name; raise UsageError if Kafka would refuse it."""
     fault = name_fault(topic)
     if fault is not None:
-        raise UsageError(f"{flag}: {fault}{_hint(topic, flag)}")
+        instead = "; --topic takes one name" if "," in topic or _OF_REGEXES.intersection(topic) else ""
+        raise UsageError(f"--topic: {fault}{instead}")
     return topic
 
 
-def _hint(topic: str, flag: str) -> str:
-    """Return what the option takes if a list or a pattern was given."""
-    if "," in topic:
-        return f"; {flag} takes one name"
-    return f"; {flag} takes names as they are, no patterns" if set(topic) & set("*?+|()[]^$") else ""
+def topic_or_regex(text: str, option: str) -> str:
+    """Return the name or regex; raise UsageError if it is neither."""
+    if not _OF_REGEXES.intersection(text) and (fault := name_fault(text)) is not None:
+        raise UsageError(f"{option}: {fault}")
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{option} {text!r} is not a regular expression: {error}") from None
+    return text
 
 
 def find_topic(tables: SnapshotTables, topic: str) -> ExistingTopic:
@@ -58,7 +69,7 @@ def find_topic(tables: SnapshotTables, topic: str) -> ExistingTopic:
     snapshot_id, of_topic = tables.snapshot.snapshot_id, ("topic", "=", topic)
     rows = rows_as_of(tables.warehouse, tables.snapshot, Topic, of_topic)
     if not rows:
-        raise unknown_topics([topic], tables.snapshot)
+        raise unknown_topics([topic], tables)
     if rows[0].deletion_requested:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}, so it cannot be changed")
     partitions = rows_as_of(tables.warehouse, tables.snapshot, Partition, of_topic)
@@ -71,9 +82,9 @@ def is_assignment_understood(topic: Topic) -> bool:
     return bool(topic.understood if understood is None else understood)
 
 
-def unknown_topics(topics: Sequence[str], snapshot: Snapshot) -> RefusedError:
+def unknown_topics(topics: Sequence[str], tables: SnapshotTables) -> RefusedError:
     """Return the error for topics that a snapshot does not have."""
     return RefusedError(
-        f"no topic {' or '.join(topics)} in snapshot {snapshot.snapshot_id}; `surveyor show topics` lists existing "
-        f"topics; {refresh_hint(snapshot)}, which has new topics",
+        f"no topic {' or '.join(topics)} in snapshot {tables.snapshot.snapshot_id}; `surveyor show topics` lists "
+        f"existing topics; {tables.age_hint}",
     )

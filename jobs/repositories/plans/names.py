@@ -95,7 +95,7 @@ def refuse_older(plan: PlanRecord, name: str, newest: int) -> None:
         raise RefusedError(
             f"{_name_taken(plan, name)}, and snapshot {newest} is newer: nothing was planned. Give another --name; or "
             f"--snapshot {plan.snapshot_id} for the same plan again; "
-            f"or {REPLACE_NAME_HINT}, to plan on snapshot {newest}",
+            f"or {REPLACE_NAME_HINT}, to plan on a newer one",
         )
 
 

@@ -65,7 +65,7 @@ def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 @pytest.fixture
 def azure_folder(azure_server: Azurite, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """The URL of a new warehouse on ADLS; skips without Azurite, which `make setup` does not install."""
+    """The URL of a new warehouse on ADLS; skips without Azurite, which `make setup-dev` does not install."""
     for variable, value in azure_server.environment.items():
         monkeypatch.setenv(variable, value)
     return f"{azure_server.url}/{folder_name(request.node.name)}"

@@ -100,7 +100,7 @@ def open_plans(health: Health = WELL, **recent: object) -> list[tuple[str, str |
 
 STOPPED: Final = (
     "broker 4 is drained and down: start it once the work is done, then restore its leadership with "
-    "`surveyor plan undrain --brokers 4 --refresh`"
+    "`surveyor plan undrain --brokers 4`"
 )
 STILL: Final = ReplicaAssignment([0, 1])
 
@@ -212,7 +212,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         {},
         {"drained": [drained(1, since=NOW - timedelta(days=2))]},
         "broker 1 is drained for 2 days at least: if the work is done, restore its leadership",
-        "plan undrain --brokers 1 --refresh",
+        "plan undrain --brokers 1",
     ),
     (
         {"led_by_drained": 2},
@@ -224,20 +224,20 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         {"electable_imbalance": [0, 1, 9]},
         {},
         "2 brokers do not lead all partitions of which they are the preferred replica",
-        "plan elect --preferred --refresh",
+        "plan elect --preferred",
     ),
     ({"mixed_racks": "broker 4 has no rack"}, {}, "broker 4 has no rack", None),
     (
         {"skew": [Skew(quantity="empty", amounts={4: 0}, share=12.4)]},
         {},
         "broker 4 holds no replica; an even share is 12",
-        "plan reassign --add-brokers 4 --refresh",
+        "plan reassign --add-brokers 4",
     ),
     (
         {"skew": [Skew(quantity="replicas", amounts={1: 120, 3: 20}, share=60)]},
         {},
         "replicas are far from even: broker 1 holds 120, broker 3 holds 20; an even share is 60",
-        "plan reassign --rebalance --refresh",
+        "plan reassign --rebalance",
     ),
     (
         {
@@ -249,7 +249,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
             "bytes are far from even by the sizes of 3 h 0 min ago: broker 1 holds 1.0 TiB, broker 3 holds 1.0 GiB; "
             "an even share is 256.0 GiB"
         ),
-        "plan reassign --rebalance --by-size --refresh",
+        "plan reassign --rebalance --by-size",
     ),
     ({"quarantined": 3}, {}, "3 znodes not understood; plans leave their partitions alone", "show quarantine"),
     (
@@ -388,7 +388,7 @@ def test_a_broker_is_given_up_last_and_later() -> None:
     last = Suggestion(
         "broker 4 has been gone for 3 h 0 min at least: only if they do not return, copy their replicas to other "
         "brokers",
-        "plan reassign --remove-brokers 4 --refresh",
+        "plan reassign --remove-brokers 4",
     )
     too_few = Suggestion(
         "broker 4 has been gone for 3 h 0 min at least: if they do not return, add another broker first, because 2 "
@@ -422,7 +422,7 @@ def test_outage_comes_first_and_nothing_is_given_up() -> None:
         Suggestion("brokers 3, 4 are gone: start them, in the order above"),
         Suggestion(
             "if those brokers cannot be started: see which replica could lead, and what that loses",
-            "plan recover --refresh",
+            "plan recover",
         ),
     ]
 
@@ -516,7 +516,7 @@ NOT_DUE: Final[dict[str, tuple[dict[str, object], dict[str, object], list[str | 
     "that of a plan that is too old for a commit": (
         {"electable_imbalance": [0]},
         {"plans": [plan("partial", created_at=NOW - timedelta(days=2))], "electing": frozenset({"5f"})},
-        ["verify a", "plan elect --preferred --refresh"],
+        ["verify a", "plan elect --preferred"],
     ),
 }
 

@@ -69,7 +69,7 @@ def test_reconcile_and_what_it_planned(surveyor: Surveyor, tree: KafkaTree) -> N
 
 @pytest.mark.usefixtures("spark")
 def test_plan_without_recovery_is_not_complete(surveyor: Surveyor) -> None:
-    planned = surveyor("plan", "recover", "--refresh", "--name", "rescue")
+    planned = surveyor("plan", "recover", "--name", "rescue")
     programs = surveyor.json("plan", "recover")
     shown = surveyor("show", "plan", "rescue")
     verified = surveyor("verify", "rescue")

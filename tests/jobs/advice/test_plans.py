@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,16 @@ from jobs.advice.plans import (
     after_review,
     after_stale,
     after_verification,
+    undo_steps,
 )
 from jobs.cli import app
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from schemas.enums import NO_VERSION, Outcome, PlanKind, PlanStatus
+from schemas.enums import NO_VERSION, OperationKind, Outcome, PlanKind, PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.plan import Plan, RowOutcome
-from schemas.rows import BrokerEpoch, Change
+from schemas.rows import BrokerEpoch, Change, Operation
 from tests.docs.command_checks import fault
 from tests.docs.command_line import subcommands
 from tests.jobs.support.rows.plan_rows import creation, plan_record
@@ -48,6 +50,18 @@ def plan(status: PlanStatus, kind: PlanKind = PlanKind.REASSIGN, **columns: Any)
 
 def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[Suggestion]:
     return after_planning(SETTINGS, plan(status, changes=changes).row, "p", operations=operations)
+
+
+ALTERED = {"topic_id": None, "before": {"a": None, "b": "1"}, "after": {"a": "1", "b": "2"}}
+
+
+def operation(kind: OperationKind, **data: Any) -> Operation:  # noqa: ANN401
+    return Operation(cluster="east", plan_id="", sequence=0, kind=kind.value, topic="t", data=json.dumps(data))
+
+
+def undone(kind: PlanKind, *operations: Operation) -> list[Suggestion]:
+    committed = plan(PlanStatus.COMMITTED, kind, parameters=json.dumps({"brokers": [1, 2]}))
+    return undo_steps(SETTINGS, replace(committed, operations=[*operations]))
 
 
 def verified(
@@ -75,7 +89,7 @@ def stale(
 ANN = LeaseHolder("ann", "ops1", 7, "commit", "5f", "2026-11-22T06:00:00+00:00")
 APPLY, VERIFY = f"surveyor commit p --apply {ON_CLUSTER}", f"surveyor verify p {ON_CLUSTER}"
 STATUS = f"surveyor status {ON_CLUSTER}"
-AGAIN = f"surveyor plan reassign --remove-brokers 2 --refresh {ON_CLUSTER}"
+AGAIN = f"surveyor plan reassign --remove-brokers 2 {ON_CLUSTER}"
 DISCARD = f"surveyor cancel p --apply {ON_CLUSTER}"
 
 COLUMNS: dict[str, Any] = {"cluster": "east", "plan_id": "p", "topic_version": 3, "replicas_before": [1, 2]}
@@ -146,8 +160,24 @@ CASES = {
     ),
     "a complete drain": (
         verified(PlanStatus.COMMITTED, ReassignmentStatus.COMPLETE, kind=PlanKind.DRAIN),
-        [f"surveyor plan undrain --brokers 1,2 --refresh {ON_CLUSTER}"],
+        [f"surveyor plan undrain --brokers 1,2 --apply {ON_CLUSTER}"],
     ),
+    "moves undone": (undone(PlanKind.REASSIGN), [f"surveyor rollback p --apply {ON_CLUSTER}"]),
+    "an undrain undone": (
+        undone(PlanKind.UNDRAIN),
+        [f"surveyor plan drain --brokers 1,2 --apply {ON_CLUSTER}"],
+    ),
+    "new topics undone": (
+        undone(PlanKind.ASSIGN, operation(OperationKind.CREATE_TOPIC, config={})),
+        [f"surveyor plan delete --topics t --apply {ON_CLUSTER}"],
+    ),
+    "configs undone": (
+        undone(PlanKind.CONFIG, operation(OperationKind.ALTER_CONFIG, **ALTERED)),
+        [f"surveyor plan config --topic t --delete a --set b=1 --apply {ON_CLUSTER}"],
+    ),
+    "added partitions, which Kafka does not remove": (undone(PlanKind.EXPAND), []),
+    "an election, which needs no undoing": (undone(PlanKind.ELECT), []),
+    "nothing committed": (undo_steps(SETTINGS, plan(PlanStatus.PLANNED)), []),
     "called back": (
         after_cancellation(SETTINGS, plan(PlanStatus.CANCELLED), again=False, complete=True),
         [f"surveyor rollback p {ON_CLUSTER}"],

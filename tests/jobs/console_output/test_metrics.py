@@ -155,7 +155,7 @@ def test_before_the_first_snapshot_nothing_is_mistaken_for_zero(tmp_path: Path) 
     lay_tables(warehouse)
     conf = tmp_path / "surveyor.toml"
     conf.write_text("[clusters.default]\n")
-    samples = parsed(SurveyorAlone(warehouse).run("metrics", "--all", "--conf", str(conf)).stdout)
+    samples = parsed(SurveyorAlone(warehouse).run("metrics", "--all-clusters", "--conf", str(conf)).stdout)
 
     known = ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_has_snapshot", "surveyor_plans"]
     assert sorted(samples) == known
@@ -189,7 +189,7 @@ def test_no_warehouse(tmp_path: Path) -> None:
 def test_a_fleet_has_each_family_once(measured: Surveyor, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text(f'warehouse = "{measured.folder}"\n[clusters.default]\n[clusters.east]\n')
-    text = SurveyorAlone(measured.warehouse).run("metrics", "--all", "--conf", str(conf)).stdout
+    text = SurveyorAlone(measured.warehouse).run("metrics", "--all-clusters", "--conf", str(conf)).stdout
     read = list(text_string_to_metric_families(text))
 
     assert len({family.name for family in read}) == len(read)
@@ -200,7 +200,7 @@ def test_a_fleet_has_each_family_once(measured: Surveyor, tmp_path: Path) -> Non
 def test_a_cluster_of_a_fleet_that_fails_leaves_the_metrics_of_the_others(measured: Surveyor, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text(f'warehouse = "{measured.folder}"\n[clusters.default]\n[clusters.east]\nzokeeper = "zk:1"\n')
-    ran = SurveyorAlone(measured.warehouse).run("metrics", "--all", "--conf", str(conf))
+    ran = SurveyorAlone(measured.warehouse).run("metrics", "--all-clusters", "--conf", str(conf))
 
     assert (ran.exit_code, f"surveyor: east: [clusters.east] of {conf}: zokeeper: " in ran.stderr) == (2, True)
     assert parsed(ran.stdout)["surveyor_partitions"] == {frozenset(): 4}

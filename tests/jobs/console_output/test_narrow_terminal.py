@@ -60,7 +60,7 @@ SHOWN: Final = (
         "diff 1 2",
         "commits",
     ),
-    *(f"{subject} {PLAN}" for subject in ("commits", "evidence", "plan", "rejections")),
+    *(f"{subject} {PLAN}" for subject in ("commits", "evidence", "rejections")),
 )
 
 

@@ -171,9 +171,15 @@ def test_how_old_it_is(shown: Surveyor, subject: str) -> None:
     assert datetime.fromisoformat(answer["taken_at"]) == NOW
 
 
+def test_the_former_option_of_a_snapshot_works_and_is_not_shown(shown: Surveyor) -> None:
+    assert shown.json("show", "topics", "--as-of", "1") == shown.json("show", "topics", "--snapshot", "1")
+    assert shown("show", "topics", "--as-of", "9").code == 2
+    assert "--as-of" not in shown("show", "topics", "--help").stdout
+
+
 def test_a_closed_pipe_ends_the_output(shown: Surveyor) -> None:
     """As with `| head -1`: one line, and no stack trace from Python's end either."""
-    command = [sys.executable, "-m", "jobs.entry", "status", "--as-of", "1", "--warehouse", str(shown.folder)]
+    command = [sys.executable, "-m", "jobs.entry", "status", "--snapshot", "1", "--warehouse", str(shown.folder)]
     reading, writing = os.pipe()
     os.close(reading)
     ran = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
@@ -187,7 +193,7 @@ def test_a_closed_pipe_ends_the_output(shown: Surveyor) -> None:
     [
         (">/dev/full", ["--json"], 1, r"surveyor: no space is left on the disk, .*\n"),
         (">&-", [], 0, ""),
-        ("2>&- >/dev/null", ["--as-of", "9"], 2, ""),
+        ("2>&- >/dev/null", ["--snapshot", "9"], 2, ""),
     ],
 )
 def test_output_that_cannot_be_written(shown: Surveyor, where: str, form: list[str], code: int, message: str) -> None:
@@ -341,7 +347,7 @@ def test_the_present_needs_no_warehouse(alive: Surveyor, tmp_path: Path) -> None
     [
         ("--topic none", "no topic 'none' at"),
         ("--broker 9", "no broker 9 at"),
-        ("--as-of 1", "--as-of 1 reads a snapshot, and --now reads the cluster; give one of the two"),
+        ("--snapshot 1", "--snapshot 1 reads a snapshot, and --now reads the cluster; give one of the two"),
     ],
 )
 def test_what_the_present_has_not(alive: Surveyor, flags: str, message: str) -> None:
@@ -352,7 +358,7 @@ def test_what_the_present_has_not(alive: Surveyor, flags: str, message: str) -> 
 
 def test_an_old_snapshot_is_said_to_be_old(shown: Surveyor) -> None:
     """For people, unless they name it by its number; JSON has the time."""
-    people, programs, asked_for = (shown("show", "brokers", *form) for form in ((), ("--json",), ("--as-of", "1")))
+    people, programs, asked_for = (shown("show", "brokers", *form) for form in ((), ("--json",), ("--snapshot", "1")))
 
     assert re.match(
         r"surveyor: snapshot 1 is .+ old; for the current state: `surveyor show brokers --now ", people.stderr

@@ -67,7 +67,7 @@ FILTERS: Final[dict[str, list[str]]] = {
         *("BrokerJoined", "TopicCreated", "TopicCreated", "IsrShrunk", "LeaderChanged"),
         *("BrokerBounced", "ControllerMoved", "EpochGrew"),
     ],
-    "--as-of 1 --broker 2": ["BrokerJoined"],
+    "--snapshot 1 --broker 2": ["BrokerJoined"],
 }
 
 

@@ -98,7 +98,7 @@ def test_in_trouble(orders: KafkaTree, used: Warehouse) -> None:
         f"surveyor reconcile{to_copy}",
         f"surveyor snapshot{to_copy}",
         f"surveyor show quarantine --warehouse {used.uri}",
-        f"surveyor plan recover --refresh{to_copy}",
+        f"surveyor plan recover{to_copy}",
     ]
     for_people = [line for line in ran.stdout.splitlines() if not line.startswith("     surveyor ")]
     assert max(map(len, for_people)) <= 80
@@ -132,19 +132,19 @@ def test_topics_that_are_gone_are_what_is_due_first(
 
     assert (ran.code, [line for line in shown if line not in text]) == (0, [])
     assert due[0]["what"].startswith("2 of 2 topics") == bool(shown)
-    assert ("show topics --as-of 1" in str(due[0]["command"]), "nothing is due" in text) == (bool(shown), False)
+    assert ("show topics --snapshot 1" in str(due[0]["command"]), "nothing is due" in text) == (bool(shown), False)
 
 
 def test_as_a_snapshot_left_it(used: Warehouse) -> None:
     """ZooKeeper is not read."""
-    status = Surveyor("127.0.0.1:1", Path(used.uri)).json("status", "--as-of", "1")
+    status = Surveyor("127.0.0.1:1", Path(used.uri)).json("status", "--snapshot", "1")
 
     names = ("snapshot_id", "live", "gone", "offline", "under_replicated", "under_min_isr", "min_isr_assumed")
     gone = [{"broker_id": 1, "partitions": 1}]
     assert [status[name] for name in names] == [1, [0, 2], gone, 1, 1, 1, False]
     assert status["last_snapshot"]["age_seconds"] == pytest.approx((_now() - NOW) / timedelta(seconds=1), abs=60)
     assert status["due"][0]["command"].startswith("surveyor reconcile --zookeeper 127.0.0.1:1 ")
-    title = Surveyor("127.0.0.1:1", Path(used.uri))("status", "--as-of", "1").stdout.partition("controller")[0]
+    title = Surveyor("127.0.0.1:1", Path(used.uri))("status", "--snapshot", "1").stdout.partition("controller")[0]
     assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
 
 
@@ -166,7 +166,7 @@ def test_as_of_a_snapshot_no_later_plan_waits(used: Warehouse) -> None:
     """Plans are told of as long as they are fresh; the one on snapshot 2 is none of snapshot 1."""
     common = {"kind": "elect", "changes": 1, "status": "partial", "created_at": _now()}
     used.append("plans", [{**common, "plan_id": f"on-{number}", "snapshot_id": number} for number in (1, 2)])
-    status = Surveyor("127.0.0.1:1", Path(used.uri)).json("status", "--as-of", "1")
+    status = Surveyor("127.0.0.1:1", Path(used.uri)).json("status", "--snapshot", "1")
 
     assert [step["what"] for step in status["due"] if step["what"].startswith("plan ")] == [
         "plan on-1 (elect) is partial"
@@ -304,11 +304,11 @@ def test_unknown_host_name_is_no_fault_of_the_servers(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--as-of", "1", "--watch", "5s"), "give one of the two"),
+        (("--snapshot", "1", "--watch", "5s"), "give one of the two"),
         (("--json", "--watch", "5s"), "give one of the two"),
         (("--watch", "often"), "expected 30s"),
         (("--watch", "0s"), "expected more than 0s"),
-        (("--as-of", "9"), "no snapshot 9"),
+        (("--snapshot", "9"), "no snapshot 9"),
     ],
 )
 def test_what_cannot_be_meant(used: Warehouse, arguments: tuple[str, ...], message: str) -> None:

@@ -131,7 +131,7 @@ def test_broker_is_drained_and_undrained(
     """`KafkaController.doControlledShutdown` and `onBrokerStartup`: its followers stop, then are started again."""
     controller.cycle()
     assert eventually(lambda: not controller.broker_requests.channels.busy)
-    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
+    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident")["plan_id"]
     for broker in (0, 1, 2):
         partitions_drained_from(tree, broker, "leader_and_isr")
 
@@ -154,7 +154,7 @@ def test_broker_is_drained_and_undrained(
     assert eventually(lambda: not controller.broker_requests.channels.busy)
     assert partitions_drained_from(tree, 1, "leader_and_isr") == set()  # it would start its replicas
 
-    undrain = surveyor.json("plan", "undrain", "--brokers", "1", "--refresh")["plan_id"]
+    undrain = surveyor.json("plan", "undrain", "--brokers", "1")["plan_id"]
     code, output = carried_out(controller, commit(surveyor, undrain, "--apply"))
 
     assert code == 0, output
@@ -169,7 +169,7 @@ def test_resident_drain_ends_at_reregistration(
     """The broker is sent all its partitions, at the epochs at which it was stopped, as it starts without state."""
     controller.log.start()
     controller.cycle()
-    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
+    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident")["plan_id"]
     code, output = carried_out(controller, commit(surveyor, drain, "--apply"))
     assert code == 0, output
     partitions_drained_from(tree, 1, "leader_and_isr")

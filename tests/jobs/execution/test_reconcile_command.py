@@ -1,6 +1,5 @@
 """`surveyor reconcile`: snapshot, plan and commit in one process; dry unless --apply, and resumable after a kill."""
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.plans.commit_log import CommitLog
@@ -19,7 +17,6 @@ from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.commands.interrupted_commit import interrupted_program
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
-from tests.shared_spark import way_to
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -268,15 +265,13 @@ def test_killed_before_the_commit_it_is_run_again(
 @pytest.mark.usefixtures("incident")
 @pytest.mark.parametrize(("signal_name", "code", "written"), [("SIGKILL", -9, 1), ("SIGINT", 130, 2)])
 def test_interrupted_run_plans_only_the_rest(  # noqa: PLR0913, PLR0917 - fixtures
-    surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, spark: SparkSession, signal_name: str, code: int, written: int
+    surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, signal_name: str, code: int, written: int
 ) -> None:
     """Each batch has one change; the signal arrives before the second is sent, and Ctrl-C lets that one finish."""
     where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.folder))
-    join = "from tests.shared_spark import join\njoin()"
-    program = interrupted_program(signal_name, batch_changes=1, multis=2, before=join)
+    program = interrupted_program(signal_name, batch_changes=1, multis=2)
     stopped = subprocess.run(
         [sys.executable, "-c", program, "reconcile", *BATCH, "--apply", *where],
-        env=os.environ | way_to(spark),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

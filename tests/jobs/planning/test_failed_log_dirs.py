@@ -83,7 +83,6 @@ def test_a_log_dir_event_is_shown(cluster: Cluster) -> None:
 
 def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], Any]:
     """Snapshot and plan; return the rows planned, and the plan."""
-    surveyor.json("snapshot")
     plan = read_plan(surveyor.warehouse, surveyor.json("plan", "reconcile", *arguments)["plan_id"])
     return [(change.action, change.leader_after) for change in plan.changes], plan
 

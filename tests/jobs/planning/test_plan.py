@@ -13,7 +13,7 @@ from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.input_files import input_file, reassignment_file, reassignment_json
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.zookeeper]
 
 ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 BY_HAND = ("plan", "assign", "--topic", "test", "--replica-assignment", "0:1:2,1:2:0,2:1:0")
@@ -27,7 +27,7 @@ def surveyor(request: pytest.FixtureRequest, tmp_path: Path) -> Surveyor:
         return untouched.copied_to(tmp_path / "warehouse")
     tree: KafkaTree = request.getfixturevalue("tree")
     tree.add_topic("orders", ORDERS)
-    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse", plans_on_stored=True)
     write_first_snapshot(ready)
     return ready
 
@@ -38,7 +38,7 @@ def untouched(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) 
     module_tree.lay_out()
     module_tree.elect(0, epoch=7)
     module_tree.add_topic("orders", ORDERS)
-    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("untouched") / "warehouse")
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("untouched") / "warehouse", plans_on_stored=True)
     write_first_snapshot(ready)
     return ready
 
@@ -84,9 +84,9 @@ def test_a_name_is_refused_for_other_parameters(surveyor: Surveyor, tmp_path: Pa
 def test_a_cluster_of_nothing_has_nothing_to_plan(bare_tree: KafkaTree, tmp_path: Path) -> None:
     for path in ("/brokers/ids", "/brokers/topics"):
         bare_tree.client.ensure_path(path)
-    empty = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    empty = Surveyor(bare_tree.hosts, tmp_path / "warehouse", plans_on_stored=True)
     write_first_snapshot(empty)
-    for question in (("reconcile",), ("elect", "--preferred"), ("elect", "--offline"), ("recover",)):
+    for question in (("reconcile",), ("elect",), ("recover",)):
         assert empty.json("plan", *question)["changes"] == 0
     assert empty.json("whatif", "--lose", "pairs")["rows"] == []
 
@@ -230,7 +230,6 @@ REFUSED = [
     (("assign", "--topic", "t", *SIZE, "--config", "x=y"), 2, "--allow-unknown-config accepts it unchecked"),
     (("assign", "--topic", "t", *SIZE, "--brokers", "0,1,7"), 23, "brokers 7 are not live"),
     (("assign", "--topic", "t", *SIZE, "--strategy", "best"), 2, "expected one of kafka, simple"),
-    (("elect",), 2, "--preferred"),
     (("reconcile", "--snapshot", "99"), 2, "no snapshot 99"),
     (("reassign", "--reassignment-json-file", "/no/such/file"), 2, "No such file"),
 ]
@@ -279,7 +278,7 @@ def test_racks_take_turns_where_all_brokers_have_one(bare_tree: KafkaTree, tmp_p
     for broker, rack in enumerate(("r1", "r3", "r3", "r2", "r2", "r1")):
         bare_tree.register(broker, registration(rack=rack))
     bare_tree.elect(0, epoch=7)
-    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse", plans_on_stored=True)
     write_first_snapshot(surveyor)
     size = ["--partitions", "7", "--replication-factor", "3", "--start-index", "0", "--shift", "0"]
     plan = surveyor.json("plan", "assign", "--topic", "t", *size)

@@ -27,7 +27,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Brokers 0, 1 and 2, which are registered and do not listen."""
     monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", ORDERS)
-    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse", plans_on_stored=True)
     write_first_snapshot(ready)
     return ready
 
@@ -39,11 +39,10 @@ def test_demotion_has_two_waves(surveyor: Surveyor, tree: KafkaTree) -> None:
 
     lines = [line.strip() for line in planned.stdout.splitlines()]
     reorder = "drained: 1: order of replicas changes, no data moves"
-    assert lines[1:5] == [
+    assert lines[1:4] == [
         "leaders per broker 1..1 → 1..2",
         "largest share: broker 2 leads 2 of 3 (67 %)",
-        "by action: 3 reassign, 1 elect_preferred",
-        "by topic: orders 4",
+        "wave 0: 3 changes",
     ]
     assert lines[lines.index("wave 0: 3 changes") : -2] == [
         "wave 0: 3 changes",
@@ -203,7 +202,7 @@ def test_brokers_are_undrained_one_mode_at_a_time(surveyor: Surveyor) -> None:
 
 
 def test_a_drained_broker_alone_in_sync_is_elected(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """Also by `plan elect --offline`; the plan and its page warn about it."""
+    """The plan and its page warn about it."""
     tree.add_topic("single", {0: [1, 2]}, topic_id=None)
     write_first_snapshot(surveyor)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "admin", "--name", "out")
@@ -214,7 +213,7 @@ def test_a_drained_broker_alone_in_sync_is_elected(surveyor: Surveyor, tree: Kaf
     tree.unregister(2)
     surveyor.json("snapshot")
 
-    for question in (("elect", "--offline"), ("reconcile",)):
+    for question in (("recover",), ("reconcile",)):
         plan = surveyor.json("plan", *question)["plan_id"]
         changes = surveyor.warehouse.rows("changes", ("plan_id", "=", plan))
         assert [(r["leader_after"], r["isr_after"]) for r in changes if r["topic"] == "single"] == [(1, [1])]
@@ -334,7 +333,7 @@ EMPTY = [
 def test_an_empty_cluster_is_said_to_be_empty(bare_tree: KafkaTree, tmp_path: Path) -> None:
     """Without brokers, and with brokers without topics: no change is needed in either, and no error is reported."""
     bare_tree.lay_out(brokers=())
-    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse", plans_on_stored=True)
     for case in (1, 2):
         write_first_snapshot(surveyor)
         for question, *messages in EMPTY:

@@ -49,16 +49,15 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     bounced = {"kind": "BrokerBounced", "subject": "broker 2", "before": "102", "after": "202"}
     cluster.warehouse.append("events", [{"snapshot_id": third, **bounced}])
     cluster.snapshot()
-    return Surveyor("127.0.0.1:1", folder)
+    return Surveyor("", folder)
 
 
-def _plan(surveyor: Surveyor, election: str, *arguments: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
+def _plan(surveyor: Surveyor, *question: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
     """Return leader and ISR of each election, and the code of each rejection."""
-    summary = surveyor.json("plan", "elect", election, *arguments)
-    assert surveyor.json("plan", "elect", election, *arguments) == summary
+    summary = surveyor.json("plan", *question)
+    assert surveyor.json("plan", *question) == summary
     plan = read_plan(surveyor.warehouse, summary["plan_id"])
     refuse_edited(plan)
-    assert plan.row.options["election"] == election.removeprefix("--")
     return (
         {c.name: [c.leader_after, *c.isr_after] for c in plan.changes},
         {row.name: row.code for row in plan.rejections},
@@ -71,34 +70,40 @@ def _file(tmp_path: Path, *named: tuple[str, int]) -> tuple[str, str]:
     return "--path-to-json-file", str(path)
 
 
-def test_offline_and_unclean_take_what_has_no_live_leader(surveyor: Surveyor) -> None:
-    rejected = {"down-2": "NO_ELIGIBLE_LEADER", "queued-0": "DELETION_REQUESTED"}
+def test_recover_takes_what_has_no_live_leader(surveyor: Surveyor) -> None:
+    rejected = {"down-2": "NO_ELIGIBLE_LEADER"}
     clean = {"down-0": [1, 1, 2]}
-    assert _plan(surveyor, "--offline") == (clean, rejected | {"down-1": "NO_ELIGIBLE_LEADER"})
-    assert _plan(surveyor, "--unclean") == (clean | {"down-1": [1, 1]}, rejected)
-
-
-def test_an_unclean_election_has_its_evidence(surveyor: Surveyor) -> None:
-    """Of candidates for the others none is needed: they are elected cleanly, or no replica is live."""
-    plan = surveyor.json("plan", "elect", "--unclean")["plan_id"]
-    rows = surveyor.json("show", "evidence", plan)["rows"]
-    columns = ("topic", "partition", "broker_id", "rank", "chosen", "kafkas_choice", "last_in_isr_snapshot")
-    assert [tuple(row[name] for name in columns) for row in rows] == [("down", 1, 1, 1, True, True, None)]
-    assert "evidence down-1  1. broker 1  never seen in sync" in surveyor("show", "plan", plan).stdout
-    assert surveyor.json("show", "evidence", surveyor.json("plan", "elect", "--offline")["plan_id"])["rows"] == []
+    assert _plan(surveyor, "recover") == (clean, rejected | {"down-1": "UNCLEAN_NOT_ALLOWED"})
+    assert _plan(surveyor, "recover", "--allow-unclean") == (clean | {"down-1": [1, 1]}, rejected)
 
 
 def test_a_file_says_which(surveyor: Surveyor, tmp_path: Path) -> None:
-    named = _file(tmp_path, ("down", 0), ("down", 3), ("bad", 4), ("nowhere", 0), ("queued", 0))
-    assert _plan(surveyor, "--offline", *named) == (
+    named = _file(tmp_path, ("down", 0), ("down", 3), ("bad", 4), ("nowhere", 0))
+    assert _plan(surveyor, "recover", "--allow-unclean", *named) == (
         {"down-0": [1, 1, 2]},
-        {
-            "down-3": "ILLEGAL_TRANSITION",
-            "bad-4": "ELECTION_NOT_NEEDED",
-            "nowhere-0": "UNKNOWN_PARTITION",
-            "queued-0": "DELETION_REQUESTED",
-        },
+        {"down-3": "NOT_OFFLINE", "bad-4": "NOT_OFFLINE", "nowhere-0": "UNKNOWN_PARTITION"},
     )
+
+
+OLD_SPELLINGS: Final = {"--offline": (), "--unclean": ("--allow-unclean",)}
+
+
+@pytest.mark.parametrize("flag", OLD_SPELLINGS)
+@pytest.mark.parametrize("named", [(), (("down", 1),)], ids=["all", "file"])
+def test_an_old_spelling_plans_as_recover_and_names_it(
+    surveyor: Surveyor, tmp_path: Path, flag: str, named: tuple[tuple[str, int], ...]
+) -> None:
+    only = _file(tmp_path, *named) if named else ()
+    ran = surveyor("plan", "elect", flag, *only, "--json")
+    new = ("plan", "recover", *OLD_SPELLINGS[flag], *only)
+    assert ran.json["plan_id"] == surveyor.json(*new)["plan_id"]
+    assert f"`plan elect {flag}` is an old spelling, which the next release removes" in ran.stderr
+    assert all(word in ran.stderr for word in new)
+    assert flag not in surveyor("plan", "elect", "--help").stdout
+
+
+def test_elect_is_of_preferred_replicas(surveyor: Surveyor) -> None:
+    assert _plan(surveyor, "elect") == _plan(surveyor, "elect", "--preferred")
 
 
 ISR: Final = [0, 1, 2]
@@ -120,13 +125,15 @@ CAREFUL: Final = [
 def test_preferred_elections_that_had_better_wait(
     surveyor: Surveyor, flags: tuple[str, ...], waiting: set[str], code: str | None
 ) -> None:
-    elected, rejected = _plan(surveyor, "--preferred", *flags)
+    elected, rejected = _plan(surveyor, "elect", "--preferred", *flags)
     assert elected == {name: choice for name, choice in ALL.items() if name not in waiting}
     assert rejected == dict.fromkeys(waiting, code)
 
 
 def test_the_cap_counts_what_would_go_on_only(surveyor: Surveyor) -> None:
-    elected, rejected = _plan(surveyor, "--preferred", "--max-elections", "1", "--stable-for", "3", "--settle", "30m")
+    elected, rejected = _plan(
+        surveyor, "elect", "--preferred", "--max-elections", "1", "--stable-for", "3", "--settle", "30m"
+    )
     assert (elected, rejected) == (
         {"bad-0": ALL["bad-0"]},
         {"bad-1": "NOT_STABLE", "bad-2": "NOT_SETTLED", "bad-3": "NOT_SETTLED"},
@@ -134,11 +141,13 @@ def test_the_cap_counts_what_would_go_on_only(surveyor: Surveyor) -> None:
 
 
 USAGE: Final = [
-    ((), "exactly one of --preferred, --offline, --unclean"),
-    (("--offline", "--unclean"), "not --offline and --unclean"),
-    (("--offline", "--settle", "1h", "--max-elections", "2"), "--max-elections, --settle: only with --preferred"),
+    (
+        ("--offline", "--settle", "1h", "--max-elections", "2"),
+        "--max-elections, --settle: only for elections of preferred",
+    ),
+    (("--preferred", "--unclean"), "--preferred: only for elections of preferred"),
     (("--preferred", "--settle", "soon"), "'soon' is no duration"),
-    (("--unclean", "--path-to-json-file", "/no/such/file"), "No such file"),
+    (("--path-to-json-file", "/no/such/file"), "No such file"),
 ]
 
 

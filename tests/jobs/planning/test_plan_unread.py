@@ -39,7 +39,7 @@ def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -
     partly = {"version": 2, "partitions": {"0": [1, 2], "1": [2, 2]}, "adding_replicas": {}, "removing_replicas": {}}
     module_tree.write("/brokers/topics/partly", json.dumps(partly).encode())
     module_tree.write(state_path("state", 0), b"{")
-    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("unread") / "warehouse")
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("unread") / "warehouse", plans_on_stored=True)
     ready.json("snapshot")
     return ready
 

@@ -1,4 +1,4 @@
-"""`whatif --restart` and `plan restarts` on a tree in ZooKeeper: verdicts, codes, the order; nothing is written."""
+"""`whatif` with --restart and --restart-order on a tree in ZooKeeper: verdicts, codes, the order; no write."""
 
 import json
 from collections.abc import Callable
@@ -148,8 +148,8 @@ def test_a_broker_that_is_not_registered_is_unknown(surveyor: Surveyor) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--restart", "1", "--lose", "pairs"], "expected exactly one of --lose and --restart"),
-        ([], "expected exactly one of --lose and --restart"),
+        (["--restart", "1", "--lose", "pairs"], "expected exactly one of --lose, --restart and --restart-order"),
+        ([], "expected exactly one of --lose, --restart and --restart-order"),
         (["--lose", "pairs", "--margin", "1"], "--margin 1: only with --restart"),
         (["--restart", "1,1"], "--restart '1,1' names a broker twice"),
         (["--restart", "all"], "--restart 'all': expected ids as in 0,1,2"),
@@ -182,7 +182,7 @@ def test_order(tree: KafkaTree, surveyor: Surveyor) -> None:
     tree.register(4, registration(rack="a"))
     tree.add_topic("audit", {0: [4, 2, 3], 1: [5, 2, 3]})
     before = tree.dump()
-    result = surveyor.json("plan", "restarts")
+    result = surveyor.json("whatif", "--restart-order")
     columns = ("wave", "broker_id", "rack", "action", "under_min_isr")
     assert [tuple(row[name] for name in columns) for row in result["rows"]] == [
         (1, 5, None, "start", 0),
@@ -212,7 +212,7 @@ def test_figures_while_a_broker_is_down(tree: KafkaTree, surveyor: Surveyor) -> 
         state = State(controller_epoch=7, leader=2, leader_epoch=6, isr=[2])
         tree.client.set(state_path("pairs", number), encode_state(state))
 
-    order = surveyor.json("plan", "restarts")
+    order = surveyor.json("whatif", "--restart-order")
     steps = {row["broker_id"]: row for row in order["rows"]}
     ran = surveyor("whatif", "--restart", "2")
     whatif = surveyor("whatif", "--restart", "2", "--json").json
@@ -229,11 +229,18 @@ def test_figures_while_a_broker_is_down(tree: KafkaTree, surveyor: Surveyor) -> 
 
 
 def test_order_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
-    shown = surveyor("plan", "restarts", "--margin", "1")
+    shown = surveyor("whatif", "--restart-order", "--margin", "1")
     assert shown.code == 0
     assert f"wave 2: surveyor whatif --restart 2 --margin 1 --zookeeper {tree.hosts}" in shown.stdout
     assert "even with full ISRs a restart leaves partitions below the margin, so its check will fail" in shown.stdout
     assert "4 brokers in 4 waves; the next wave starts only when all ISRs are full" in shown.stdout
+
+
+def test_an_old_spelling_shows_the_order_too(surveyor: Surveyor) -> None:
+    ran = surveyor("plan", "restarts", "--margin", "1", "--json")
+    assert ran.json["rows"] == surveyor.json("whatif", "--restart-order", "--margin", "1")["rows"]
+    assert "`plan restarts` is an old spelling, which the next release removes: use `surveyor whatif" in ran.stderr
+    assert "restarts" not in surveyor("plan", "--help").stdout
 
 
 OF_CONTROLLERS: list[tuple[str, dict[int, int | None], str, int]] = [
@@ -268,7 +275,7 @@ def test_controllers_that_are_no_brokers(
     assert (ran.code, ran.json["rows"]) == (code, []), ran.stdout
     is_down = {5} | {node for node, lag in lags.items() if lag == 90_000}
     assert all(row["is_live"] == (row["broker_id"] not in is_down) for row in ran.json["brokers"])
-    order = surveyor.json("plan", "restarts")
+    order = surveyor.json("whatif", "--restart-order")
     assert [row["broker_id"] for row in order["rows"]] == [5, 0, 1, 2, 3]
     assert not any(row["is_controller"] or row["loses_quorum"] for row in order["rows"])
     (warning,) = (text for text in order["warnings"] if "the order has brokers only" in text)

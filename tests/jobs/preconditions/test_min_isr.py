@@ -41,7 +41,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
     tree.add_topic("two", {partition: [0, 1, 2] for partition in range(3)})
     tree.add_topic("one", {0: [0, 1, 2]})
     tree.write("/config/topics/two", encode_config({"min.insync.replicas": "2"}))
-    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
+    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse", plans_on_stored=True)
     write_first_snapshot(surveyor)
     return surveyor
 

@@ -115,7 +115,7 @@ def test_an_address_has_a_port(text: str) -> None:
 
 def _fleet(conf: Path) -> Settings:
     return settings_of(
-        None, conf_path=conf, fleet=True, typed={"conf_path": ("--conf", str(conf)), "fleet": ("--all",)}
+        None, conf_path=conf, fleet=True, typed={"conf_path": ("--conf", str(conf)), "fleet": ("--all-clusters",)}
     )
 
 

@@ -87,5 +87,5 @@ def test_a_missing_section_names_the_file_as_it_was_given(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match=r"SURVEYOR_CONF .* has no \[clusters\.eats\]; it has west"):
         _settings(conf, "eats")
     conf.write_text("")
-    with pytest.raises(UsageError, match=r"--all takes the clusters of SURVEYOR_CONF .*; give one with"):
+    with pytest.raises(UsageError, match=r"--all-clusters takes the clusters of SURVEYOR_CONF .*; give one with"):
         _settings(conf, fleet=True)

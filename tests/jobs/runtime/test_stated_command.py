@@ -1,27 +1,31 @@
 """The command as it was typed, which a plan keeps for its approval: every option of every question."""
 
 import shlex
-from enum import Enum
 from typing import Final
 
 import pytest
 
 from jobs.runtime.settings import ClusterConf, Settings
-from jobs.runtime.suggestions import CLUSTER_OPTIONS, OUTPUT_OPTIONS, stated_command, typed_options
+from jobs.runtime.suggestions import (
+    CLUSTER_OPTIONS,
+    COMMIT_OPTIONS,
+    ENGINE_OPTIONS,
+    OUTPUT_OPTIONS,
+    stated_command,
+    typed_options,
+)
 from tests.docs.command_line import Command, commands, root
 
-LEFT_OUT: Final = {*CLUSTER_OPTIONS, *OUTPUT_OPTIONS, "remote"}
+LEFT_OUT: Final = {*CLUSTER_OPTIONS, *COMMIT_OPTIONS, *OUTPUT_OPTIONS, *ENGINE_OPTIONS}
 QUESTIONS: Final = [command for command in commands(root()) if command.words[0] == "plan"]
 
 
 def typed(question: Command) -> list[str]:
-    """Every option of a question but those that say where and in which form, with a value that its type takes."""
+    """Every option of a question but those of the cluster, the format and the commit, with a value of its type."""
     words: list[str] = []
-    types = question.types()
     for option in question.options.values():
         if option.name not in LEFT_OUT:
-            kind = types.get(option.name)
-            value = next(iter(kind)).value if isinstance(kind, type) and issubclass(kind, Enum) else "1"
+            value = option.metavar.partition("|")[0] if "|" in (option.metavar or "") else "1"
             words += [option.opts[-1], *([] if option.is_flag else [value])]
     return words
 

@@ -193,7 +193,7 @@ def test_vanished_topic_leaves_the_table_and_stays_in_history(surveyor: Surveyor
     assert {row[1] for row in surveyor.rows("partition_history", "snapshot_id", "partition_state") if row[0] == 2} == {
         "NonExistent",
     }
-    assert surveyor.json("show", "partitions", "--as-of", "1")["rows"][0]["partition_state"] == "Online"
+    assert surveyor.json("show", "partitions", "--snapshot", "1")["rows"][0]["partition_state"] == "Online"
 
 
 def test_partitions_of_a_topic_being_deleted_are_not_offline(surveyor: Surveyor, tree: KafkaTree) -> None:
@@ -210,7 +210,7 @@ def test_partitions_of_a_topic_being_deleted_are_not_offline(surveyor: Surveyor,
     tree.client.delete("/brokers/topics/orders", recursive=True)
     surveyor.json("snapshot")
     assert surveyor.rows("partitions", "topic") == []
-    assert surveyor.json("show", "partitions", "--as-of", "3")["rows"] != []
+    assert surveyor.json("show", "partitions", "--snapshot", "3")["rows"] != []
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -300,6 +300,7 @@ def _crash(*_: object) -> None:
     raise RuntimeError("killed")
 
 
+@pytest.mark.jvm
 def test_two_clusters_share_a_warehouse(surveyor: Surveyor, spark: SparkSession) -> None:
     surveyor.json("snapshot", "--cluster", "default")
     surveyor.json("snapshot", "--cluster", "other")
@@ -321,7 +322,7 @@ zookeeper = "{west}"
 def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text(FLEET.format(east=surveyor.hosts, closed=free_port(), west=surveyor.hosts))
-    arguments = ["snapshot", "--all", "--conf", str(conf), "--warehouse", str(surveyor.folder), "--json"]
+    arguments = ["snapshot", "--all-clusters", "--conf", str(conf), "--warehouse", str(surveyor.folder), "--json"]
     ran = CliRunner().invoke(app, arguments)
     summary = json.loads(ran.stdout)
     assert (ran.exit_code, summary["failed"], summary["clusters"]["nowhere"]["exit_code"]) == (22, 1, 22)
@@ -338,7 +339,7 @@ def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: P
 
 
 def test_a_fleet_is_named_by_the_file_alone(surveyor: Surveyor) -> None:
-    assert surveyor("snapshot", "--all").code == 2
+    assert surveyor("snapshot", "--all-clusters").code == 2
 
 
 def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -> None:
@@ -513,7 +514,7 @@ def test_an_unread_topic_counts_alike_in_snapshots_and_now(surveyor: Surveyor, t
     surveyor.json("snapshot")
 
     counts = ("partitions", "offline", "not_understood", "under_replicated", "gone", "quarantined")
-    now, then = (surveyor.json("status", *options) for options in ((), ("--as-of", "2")))
+    now, then = (surveyor.json("status", *options) for options in ((), ("--snapshot", "2")))
     assert {name: now[name] for name in counts} == {name: then[name] for name in counts}
     assert (now["partitions"], now["offline"], now["not_understood"]) == (4, 1, 3)
     for table, columns in (

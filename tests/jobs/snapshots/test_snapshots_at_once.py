@@ -1,7 +1,6 @@
 """Snapshots at the same time: each id is one reading's, whole, and none that was acknowledged is lost."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -17,7 +16,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from kazoo.client import KazooClient
-from pyspark.sql import SparkSession
 
 from jobs.adapters.delta import locks, spark_warehouse, warehouse_lease
 from jobs.adapters.delta import warehouse as warehouse_module
@@ -40,13 +38,11 @@ from schemas.rows import Snapshot
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
-from tests.shared_spark import way_to
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 PARTITIONS = range(3)
 AT_ONCE = 4
-ON_A_WARM_SPARK = "from tests.shared_spark import join\nfrom jobs.entry import main\njoin()\nmain()"
 
 
 @pytest.fixture
@@ -110,16 +106,12 @@ def test_snapshots_in_one_process(surveyor: Surveyor, rounds: int) -> None:
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == ids == list(range(1, rounds * AT_ONCE + 1))
 
 
-def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, spark: SparkSession) -> None:
+def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor) -> None:
     surveyor.json("snapshot")
     place = ["--json", "--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.folder)]
-    line = [sys.executable, "-c", ON_A_WARM_SPARK, "snapshot", *place]
-    variables = os.environ | way_to(spark)
+    line = [sys.executable, "-m", "jobs.entry", "snapshot", *place]
     with changing(surveyor.hosts):
-        running = [
-            subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
-            for _ in range(3)
-        ]
+        running = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
         while any(process.poll() is None for process in running):
             vacuum_warehouse(surveyor.warehouse, datetime.now(UTC), timedelta(days=1), dry_run=False)
             time.sleep(0.5)  # without a pause the lock would never be free
@@ -256,7 +248,10 @@ def test_a_snapshot_without_its_lease_repeats_no_write(
 
 
 @pytest.mark.usefixtures("on_a_store")
-@pytest.mark.parametrize("by_spark", [False, True], ids=["by deltalake", "by Spark, as on HDFS"])
+@pytest.mark.parametrize(
+    "by_spark",
+    [pytest.param(False, id="by deltalake"), pytest.param(True, id="by Spark, as on HDFS", marks=pytest.mark.jvm)],
+)
 def test_the_lease_is_checked_in_each_attempt_at_a_write(
     surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, by_spark: bool
 ) -> None:

@@ -395,10 +395,11 @@ def test_rows_rebuilt_from_history_pass_filters_as_of_their_snapshot(cluster: Cl
 def test_other_tables_say_that_something_else_removed_their_files(cluster: Cluster) -> None:
     warehouse = cluster.warehouse
     DeltaTable(warehouse.path("brokers")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-    ran = Surveyor(warehouse).run("show", "brokers", "--as-of", "1")
+    ran = Surveyor(warehouse).run("show", "brokers", "--snapshot", "1")
     assert (ran.exit_code, "table brokers" in ran.stderr, "has lost a file" in ran.stderr) == (22, True, True)
 
 
+@pytest.mark.jvm
 @pytest.mark.parametrize(("snapshot_id", "keep"), [(4, MONTH), (5, DAY), (6, DAY)])
 def test_a_vacuum_keeps_what_a_query_reads(
     cluster: Cluster, spark: SparkSession, snapshot_id: int, keep: timedelta
@@ -415,6 +416,7 @@ def test_a_vacuum_keeps_what_a_query_reads(
     assert {name: sorted(query.collect()) for name, query in queries.items()} == before
 
 
+@pytest.mark.jvm
 def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) -> None:
     warehouse = cluster.warehouse
     DeltaTable(
@@ -470,7 +472,7 @@ def test_spark_goes_on_where_a_vacuum_was(
 
 def test_dropped_snapshots_are_one_clear_error(cluster: Cluster) -> None:
     run(cluster.warehouse)
-    ran = Surveyor(cluster.warehouse).run("show", "partitions", "--as-of", "2")
+    ran = Surveyor(cluster.warehouse).run("show", "partitions", "--snapshot", "2")
     assert (ran.exit_code, ran.stderr) == (
         2,
         (

@@ -67,6 +67,7 @@ SETTINGS = {
 pytestmark = pytest.mark.cluster(4, overrides=SETTINGS)
 
 
+@pytest.mark.first("control: the controller of brokers that fail and move")
 def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
     controlled = ControlledCluster(cluster, kafka, tmp_path)
     with records_flow(controlled):

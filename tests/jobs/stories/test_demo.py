@@ -1,8 +1,7 @@
 """The demo is the main job: it must end well, with its last line, and leave no process behind.
 
-It is run as `make demo` runs it, for a user who has never run anything of Surveyor; the others for a user who has
-archives of classes, as `make setup` makes them. The demo of a migration is the test of one that is completed; see
-test_migration_brokers.py for one that is rolled back.
+It is run as `make demo` runs it, for a user who has never run anything of Surveyor. The demo of a migration is the test
+of one that is completed; see test_migration_brokers.py for one that is rolled back.
 """
 
 import re
@@ -14,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.java.jars import cache_folder
 from jobs.cli import app
 from jobs.core.errors import ExitCode
 from tests.jobs.support.commands.user_shell import bare, home
@@ -47,8 +45,6 @@ SHOWN = {
 )
 def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path, command: str) -> None:
     user = home(tmp_path / "home")
-    if command != "demo":
-        (user / ".cache" / "kafka-surveyor" / "archives").symlink_to(cache_folder().absolute() / "archives")
     surveyor = f"{Path(sys.executable).parent}/surveyor {command}"
     done = bare(f"yes '' | {surveyor}", tmp_path, user, TMPDIR=str(tmp_path))  # Enter, for a demo that pauses
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -156,7 +156,7 @@ def _health(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_status_is_the_same_live_and_of_the_snapshot(story: Story) -> None:
-    live, stored = story.surveyor.json("status"), story.surveyor.json("status", "--as-of", "2")
+    live, stored = story.surveyor.json("status"), story.surveyor.json("status", "--snapshot", "2")
     assert _health(live) == _health(stored)
     assert stored["controller_id"] == int(story.now.quorum["LeaderId"])
     assert (stored["offline"], stored["moving"], stored["not_understood"]) == (1, 1, 0)
@@ -199,7 +199,7 @@ def test_sizes_are_recorded(story: Story) -> None:
 
 def refused(ran: Ran) -> bool:
     """Whether a command was refused in one line that names the reason, and what to use instead."""
-    is_reason = "KRaft" in ran.stderr and "`surveyor plan elect --unclean`" in ran.stderr
+    is_reason = "KRaft" in ran.stderr and "`surveyor plan recover`" in ran.stderr
     return ran.code == 23 and is_reason and len(ran.stderr.strip().splitlines()) == 1
 
 
@@ -278,13 +278,13 @@ def test_doctor_without_a_broker_that_answers(story: Story, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "command",
-    [["plan", "reconcile"], ["plan", "recover"], ["plan", "drain", "--brokers", "1", "--mode", "resident"]],
+    [["plan", "reconcile"], ["plan", "drain", "--brokers", "1", "--mode", "resident"]],
     ids=" ".join,
 )
 def test_plans_of_a_controllers_own_work_are_refused(story: Story, command: list[str]) -> None:
     ran = story.surveyor(*command)
     assert ran.code == 23, ran
-    instead = "omit --mode" if "--mode" in command else "use `surveyor plan elect --unclean` for elections"
+    instead = "omit --mode" if "--mode" in command else "use `surveyor plan recover` for elections"
     assert f"KRaft cluster, whose own controller does that; {instead}" in ran.stderr
 
 
@@ -313,14 +313,14 @@ def swept(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 SWEPT: list[list[str]] = [
     ["snapshot"],
     ["status"],
-    ["status", "--as-of", "2"],
+    ["status", "--snapshot", "2"],
     ["doctor"],
     ["sizes"],
     ["metrics"],
     ["whatif", "--lose", "brokers=1"],
     ["whatif", "--restart", "1"],
     ["show", "brokers", "--now"],
-    ["show", "brokers", "--as-of", "2"],
+    ["show", "brokers", "--snapshot", "2"],
     ["show", "topics"],
     ["show", "partitions", "--now"],
     ["show", "partitions", "--offline"],
@@ -340,9 +340,9 @@ SWEPT: list[list[str]] = [
     ["show", "commits"],
     ["plan", "elect", "--preferred"],
     *(["--json", *command] for command in (["snapshot"], ["status"], ["doctor"], ["whatif", "--restart", "1"])),
-    ["plan", "elect", "--offline"],
-    ["plan", "elect", "--unclean"],
-    ["plan", "restarts"],
+    ["plan", "recover"],
+    ["plan", "recover", "--allow-unclean"],
+    ["whatif", "--restart-order"],
     ["plan", "drain", "--brokers", "DEAD"],
     ["plan", "drain", "--brokers", "ALIVE"],
     ["plan", "undrain", "--brokers", "ALIVE"],
@@ -385,7 +385,8 @@ REFUSED_PLANS = {"reconcile", "recover"}
 @pytest.mark.parametrize(("name", "group", "left_out"), [("show", show.app, set()), ("plan", plan.app, REFUSED_PLANS)])
 def test_every_command_is_swept(name: str, group: Typer, left_out: set[str]) -> None:
     commands = {command for first, command, *_ in map(_padded, SWEPT) if first == name}
-    registered = {command.name or getattr(command.callback, "__name__", "") for command in group.registered_commands}
+    shown = [command for command in group.registered_commands if not command.hidden]
+    registered = {command.name or getattr(command.callback, "__name__", "") for command in shown}
     assert commands | left_out == registered
 
 
@@ -462,7 +463,7 @@ def test_the_healthy_cluster_could_restart_each_broker(story: Story) -> None:
 
 
 def test_the_quorums_leader_restarts_last(story: Story) -> None:
-    result = story.surveyor.json("plan", "restarts")
+    result = story.surveyor.json("whatif", "--restart-order")
     rows = [(row["broker_id"], row["action"], row["is_controller"]) for row in result["rows"]]
     other = next(node for node in story.cluster.nodes if node not in {story.killed, story.survivor})
     assert rows == [(story.killed, "start", False), (other, "restart", False), (story.survivor, "restart", True)]
@@ -476,7 +477,7 @@ def test_a_fleet_has_clusters_of_both_kinds(story: Story, tree: KafkaTree, tmp_p
         f'[clusters.kraft]\nbootstrap_servers = "{story.cluster.nodes[story.survivor].address}"\n'
         f'[clusters.zookeeper]\nzookeeper = "{tree.hosts}"\n'
     )
-    where = ["--all", "--conf", str(conf), "--warehouse", str(tmp_path / "fleet"), "--json"]
+    where = ["--all-clusters", "--conf", str(conf), "--warehouse", str(tmp_path / "fleet"), "--json"]
     done = CliRunner().invoke(app, ["snapshot", *where], env={"SURVEYOR_BOOTSTRAP_SERVERS": "elsewhere:9092"})
     result = json.loads(done.stdout)
     assert (done.exit_code, result["failed"]) == (0, 0), done.stderr
@@ -488,7 +489,9 @@ def test_a_fleet_has_clusters_of_both_kinds(story: Story, tree: KafkaTree, tmp_p
         "zookeeper": 0,
     }
     assert result["clusters"]["kraft"]["health"]["offline"] == 1
-    refused_one = CliRunner().invoke(app, ["snapshot", "--all", "--conf", str(conf), "--bootstrap-server", "k:1"])
+    refused_one = CliRunner().invoke(
+        app, ["snapshot", "--all-clusters", "--conf", str(conf), "--bootstrap-server", "k:1"]
+    )
     assert refused_one.stderr == (
-        "surveyor: --bootstrap-server is for one cluster, --all for every cluster: give one of the two\n"
+        "surveyor: --bootstrap-server is for one cluster, --all-clusters for every cluster: give one of the two\n"
     )

@@ -226,7 +226,7 @@ def test_no_sentence_about_a_missing_permission_is_about_zookeeper(
 ) -> None:
     surveyor = Surveyor(guarded.outside, tmp_path / "warehouse", "--bootstrap-server")
     options = ["--command-config", str(guarded.files[user])]
-    live = {"snapshot", "status", "doctor", "--now", "restarts", "--restart"}
+    live = {"snapshot", "status", "doctor", "--now", "plan", "--restart-order", "--restart"}
     said = {}
     for command in (
         ["snapshot"],
@@ -240,7 +240,7 @@ def test_no_sentence_about_a_missing_permission_is_about_zookeeper(
         ["plan", "expand", "--topic", "hidden", "--partitions", "3"],
         ["plan", "delete", "--topics", "open,hidden"],
         ["plan", "drain", "--brokers", "1"],
-        ["plan", "restarts"],
+        ["whatif", "--restart-order"],
         ["whatif", "--restart", "1"],
     ):
         ran = surveyor(*command, *(options if live.intersection(command) else []))
@@ -304,9 +304,9 @@ def test_a_plan_is_carried_out_by_tickets_and_by_tokens(
     assert findings["permissions"]["found"].startswith("missing: DESCRIBE on the cluster (DescribeQuorum")
     taken = surveyor.json("snapshot", *user)
     assert (taken["partitions"], taken["quarantined"]) == (4, 0)
-    surveyor.json("plan", "config", "--topic", "open", "--set", "retention.ms=1001", "--name", "longer")
+    surveyor.json("plan", "config", "--topic", "open", "--set", "retention.ms=1001", "--name", "longer", *user)
     committed = surveyor.json("commit", "longer", "--apply", "--yes", *user)
     assert committed["status"] == "committed"
     assert surveyor.json("verify", "longer", *user)["complete"] == 1
-    restored = surveyor.json("plan", "config", "--topic", "open", "--set", "retention.ms=1000", "--refresh", *user)
+    restored = surveyor.json("plan", "config", "--topic", "open", "--set", "retention.ms=1000", *user)
     assert surveyor("commit", restored["plan_id"], "--apply", "--yes", *user).code == 0

@@ -92,7 +92,7 @@ def test_log_dirs_say_whether_they_are_cordoned(story: Story) -> None:
     _cordon(story, "")
 
 
-@pytest.mark.parametrize("command", [["status"], ["doctor"], ["show", "brokers"], ["plan", "elect", "--offline"]])
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["show", "brokers"], ["plan", "recover"]])
 def test_no_sentence_is_about_zookeeper(story: Story, command: list[str]) -> None:
     ran = story.surveyor(*command)
     assert (ran.code, words_of_zookeeper(ran.stdout, ran.stderr)) == (0, []), ran

@@ -125,21 +125,17 @@ def test_many_fast_moves_and_their_rollback_succeed(kafka: KRaftKafka, tmp_path:
 
 
 def test_topics_are_made_extended_configured_and_deleted(kafka: KRaftKafka) -> None:
-    kafka.snapshot()
     kafka.plan("make", "assign", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
     assert committed(kafka.surveyor("commit", "make", *APPLY, "--json"))["applied_now"] == 2
     assert eventually(lambda: len(kafka.replicas("made")) == 2)
     assert kafka.surveyor.json("verify", "make")["complete"] == 2
-    kafka.snapshot()
     kafka.plan("extend", "expand", "--topic", "made", "--partitions", "4")
     assert committed(kafka.surveyor("commit", "extend", *APPLY, "--json"))["applied_now"] == 2
     assert eventually(lambda: len(kafka.replicas("made")) == 4)
-    kafka.snapshot()
     kafka.plan("configure", "config", "--topic", "made", "--set", "retention.ms=3600000")
     assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 1
     assert eventually(lambda: kafka.config("topic", "made") == {"retention.ms": "3600000"})
     assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 0
-    kafka.snapshot()
     kafka.plan("remove", "delete", "--topics", "made")
     assert committed(kafka.surveyor("commit", "remove", *APPLY, "--json"))["applied_now"] == 1
     assert eventually(lambda: "made" not in kafka.admin.list_topics(timeout=20).topics)
@@ -324,7 +320,6 @@ def test_a_killed_election_is_run_again(kafka: KRaftKafka, tmp_path: Path, monke
             assert admin.reassign({(topic, 0): [2, 1]}) == {(topic, 0): 0}
         assert eventually(lambda: led_now(kafka, topic)[0][::2] == (1, [2, 1]))  # noqa: B023 - waited for here
         ((_, epoch, _),) = led_now(kafka, topic).values()
-        kafka.snapshot()
         plan = kafka.plan(topic, *election(tmp_path, topic))
         kill_at(kafka, (BEFORE_REQUEST | AFTER_REQUEST)[point], "commit", topic, *APPLY)
         is_requested = point in AFTER_REQUEST
@@ -361,7 +356,6 @@ def test_a_killed_drain_is_run_again(kafka: KRaftKafka, monkeypatch: pytest.Monk
         assert eventually(lambda: led_now(kafka, topic) == drained), (point, led_now(kafka, topic))  # noqa: B023
         assert kafka.surveyor.json("verify", topic)["is_complete"], point
         assert [row["broker_id"] for row in kafka.surveyor.warehouse.rows("drained")] == [1], point
-        kafka.snapshot()
         kafka.plan(f"un{topic}", "undrain", "--brokers", "1")
         committed(kafka.surveyor("commit", f"un{topic}", *APPLY, "--wait", "--json"))
         assert kafka.surveyor.warehouse.rows("drained") == []
@@ -537,11 +531,11 @@ def test_a_stopped_broker_holds_up_no_command(kafka: KRaftKafka, tmp_path: Path)
     assert eventually(lambda: kafka.replicas("copied") == {0: [leader]})
 
 
-def elect_uncleanly_killed(  # noqa: PLR0913, PLR0917 - where, what, and when
-    kafka: KRaftKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, point: str, leader: int
+def elect_uncleanly_killed(
+    kafka: KRaftKafka, monkeypatch: pytest.MonkeyPatch, topic: str, point: str, leader: int
 ) -> None:
     """Plan an unclean election, kill its commit, and run it again."""
-    plan = kafka.plan(topic, "elect", "--unclean", *election(tmp_path, topic)[2:])
+    plan = kafka.plan(topic, "recover", "--partition", f"{topic}-0")
     before = led_now(kafka, topic)
     ((_, epoch, replicas),) = before.values()
     kill_at(kafka, (BEFORE_REQUEST | AFTER_REQUEST)[point], "commit", topic, *APPLY)
@@ -577,11 +571,10 @@ def test_an_unclean_election_is_kafkas_own(kafka: KRaftKafka, tmp_path: Path, mo
     try:
         assert eventually(lambda: alive() == [{behind, other}] * 2)
         assert eventually(lambda: kafka.partitions("unclean")[0][0] == -1)
-        kafka.surveyor.json("snapshot")
-        elect = [*election(tmp_path, "unclean")[2:]]
-        clean = kafka.surveyor.json("plan", "elect", "--offline", *elect)
+        only = [*election(tmp_path, "unclean")[2:]]
+        clean = kafka.surveyor.json("plan", "recover", *only)
         assert (clean["changes"], clean["rejected"]) == (0, 1)
-        assert kafka.surveyor.json("plan", "elect", "--unclean", *elect, "--name", "unclean")["changes"] == 1
+        assert kafka.surveyor.json("plan", "recover", "--allow-unclean", *only, "--name", "unclean")["changes"] == 1
         (evidence,) = kafka.surveyor.json("show", "evidence", "unclean")["rows"]
         assert [evidence[name] for name in ("broker_id", "chosen", "kafkas_choice")] == [behind, True, True]
         dry = kafka.surveyor("commit", "unclean", "--json")
@@ -591,7 +584,7 @@ def test_an_unclean_election_is_kafkas_own(kafka: KRaftKafka, tmp_path: Path, mo
         assert eventually(lambda: kafka.partitions("unclean")[0][0] == behind)
         assert kafka.surveyor.json("verify", "unclean")["complete"] == 1
         for topic, point in killed_at.items():
-            elect_uncleanly_killed(kafka, tmp_path, monkeypatch, topic, point, behind)
+            elect_uncleanly_killed(kafka, monkeypatch, topic, point, behind)
     finally:
         kafka.cluster.nodes[in_sync].start()
         kafka.cluster.nodes[in_sync].wait_ready()

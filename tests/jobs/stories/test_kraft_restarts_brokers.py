@@ -72,7 +72,7 @@ def test_controllers_that_are_no_brokers_restart_one_at_a_time(tmp_path: Path) -
         followers = [node for node in controllers if node != leader]
         both = verdict(*followers)
         assert (both["verdict"], both["quorum"]["current"], both["quorum"]["needed"]) == ("unsafe", [leader], 2)
-        order = surveyor.json("plan", "restarts")
+        order = surveyor.json("whatif", "--restart-order")
         assert [(row["broker_id"], row["is_controller"]) for row in order["rows"]] == [(1, False), (2, False)]
         listed = ", ".join(map(str, controllers))
         assert any(f"restart the controllers {listed} " in warning for warning in order["warnings"]), order["warnings"]
@@ -127,7 +127,7 @@ def test_a_rolling_restart(cluster: EmbeddedKRaftCluster, surveyor: Surveyor, tm
     both = surveyor("whatif", "--restart", ",".join(str(node) for node in cluster.nodes if node != leader), "--json")
     quorum = both.json["quorum"]
     assert (both.code, quorum["needed"], quorum["current"]) == (UNSAFE, 2, [leader])
-    assert [row["wave"] for row in surveyor.json("plan", "restarts")["rows"]] == [1, 2, 3]
+    assert [row["wave"] for row in surveyor.json("whatif", "--restart-order")["rows"]] == [1, 2, 3]
     expected = [*sorted(cluster.nodes.keys() - {leader}), leader]
 
     def act(action: str, node: int) -> None:

@@ -85,9 +85,7 @@ class Secured:
 
     def run(self, user: str, *arguments: str) -> Ran:
         surveyor = Surveyor(self.outside, self.warehouse, "--bootstrap-server")
-        asks_brokers = arguments[0] != "plan" or "--refresh" in arguments
-        options = ["--command-config", str(self.files[user])] if asks_brokers else []
-        return surveyor(*arguments, *options)
+        return surveyor(*arguments, "--command-config", str(self.files[user]))
 
     def json(self, *arguments: str) -> Any:  # noqa: ANN401
         ran = self.run(OPERATOR, *arguments, "--json")
@@ -95,7 +93,7 @@ class Secured:
         return ran.json
 
     def plan(self, name: str, *question: str) -> None:
-        self.json("plan", *question, "--refresh", "--name", name)
+        self.json("plan", *question, "--name", name)
 
     def carry_out(self, name: str, *question: str, options: tuple[str, ...] = ()) -> None:
         """Plan, commit and verify."""

@@ -134,7 +134,6 @@ def facts_everywhere(surveyor: Surveyor) -> list[dict[str, int]]:
 
 def committed(surveyor: Surveyor, *plan: str, mode: str = "auto") -> Any:  # noqa: ANN401
     """Take a snapshot, plan, see that a dry run writes nothing, and commit."""
-    surveyor.json("snapshot")
     planned = surveyor.json("plan", *plan)
     done = surveyor.json("commit", planned["plan_id"], "--mode", mode, "--apply", "--yes")
     assert done["status"] == "committed", done
@@ -160,7 +159,6 @@ def holds(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def drained_under(held: Controllership, surveyor: Surveyor) -> None:
-    surveyor.json("snapshot")
     plan = surveyor.json("plan", "drain", "--brokers", str(B), "--mode", "resident")
     assert commit_held(surveyor, plan["plan_id"], held).status == "committed"
 
@@ -207,7 +205,6 @@ def test_resident_drain_and_undrain_under_one_controllership(
             drained_under(held, cluster_surveyor)
             assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in REPLICAS), seconds=3)
             after = leaders(kafka, topic)
-            cluster_surveyor.json("snapshot")
             undrain = cluster_surveyor.json("plan", "undrain", "--brokers", str(B))
             assert commit_held(cluster_surveyor, undrain["plan_id"], held).status == "committed"
             assert set(responses(cluster_surveyor, "LeaderAndIsr", topic, held.epoch)) == {(p, 0) for p in REPLICAS}
@@ -272,7 +269,6 @@ def test_unclean_recovery_loses_at_most_what_the_plan_said(
     # the last thing a fail-over of Kafka's controller writes: until then a plan is stale before it is committed
     assert eventually(lambda: kafka.state(topic, 0).leader == -1)
 
-    cluster_surveyor.json("snapshot")
     assert cluster_surveyor.json("plan", "recover")["changes"] == 0
     plan = cluster_surveyor.json("plan", "recover", "--partition", f"{topic}-0")
     cluster_surveyor.json("commit", plan["plan_id"], "--apply", "--yes")

@@ -135,6 +135,7 @@ VANISHED = {
 }
 
 
+@pytest.mark.first("migration: to KRaft and back")
 def test_a_migration_is_checked_proved_changed_and_rolled_back(tmp_path: Path) -> None:
     """What was changed in KRaft is found there, and again after the rollback, as the controller wrote it to ZooKeeper.
 
@@ -212,7 +213,7 @@ def _ask_about_restarts(kraft: Surveyor, cluster: MigratingCluster) -> None:
     checked = {row["check"]: row for row in kraft("doctor", "--json").json["findings"]}
     assert (checked["quorum"]["state"], checked["brokers"]["state"]) == ("fine", "fine")
     assert f"leader {CONTROLLER_ID}" in checked["quorum"]["found"]
-    order = kraft.json("plan", "restarts")
+    order = kraft.json("whatif", "--restart-order")
     assert [row["broker_id"] for row in order["rows"]] == [broker.broker_id for broker in cluster.brokers]
     assert not any(row["is_controller"] or row["loses_quorum"] for row in order["rows"])
     assert any(f"restart the controllers {CONTROLLER_ID} " in warning for warning in order["warnings"])

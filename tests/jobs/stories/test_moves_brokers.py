@@ -4,6 +4,8 @@ Producers with acks=all lose nothing. The last tests are about requests and conf
 """
 
 import json
+import shlex
+import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -61,6 +63,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     yield PlannedKafka(cluster, surveyor, AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}))
 
 
+@pytest.mark.first("KRaft: a plan is made, committed and verified")
 def test_replicas_move_in_waves_under_a_throttle(kafka: PlannedKafka, tmp_path: Path) -> None:
     kafka.create({"waves": [[1, 2], [1, 2], [1, 2]]})
     goals = [("waves", number, [3, 2]) for number in range(3)]
@@ -242,7 +245,6 @@ def test_preferred_leaders_are_elected(kafka: PlannedKafka, tmp_path: Path) -> N
     with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
         assert admin.reassign({("pref", 0): [2, 1]}) == {("pref", 0): 0}
     assert eventually(lambda: kafka.replicas("pref") == {0: [2, 1]})
-    kafka.snapshot()
     kafka.plan("pref", *election(tmp_path, "pref"))
     assert committed(kafka.surveyor("commit", "pref", *APPLY, "--json"))["applied_now"] == 1
     assert eventually(lambda: kafka.partitions("pref")[0][0] == 2)
@@ -267,13 +269,69 @@ def test_a_drain_outlasts_a_restart_and_is_undone(kafka: PlannedKafka) -> None:
         kafka.brokers[1].restart()
         assert eventually(lambda: kafka.is_in_sync("drain"))
         assert (kafka.leaders("drain"), kafka.replicas("drain")) == ({0: 2, 1: 2, 2: 3}, drained)
-        kafka.snapshot()
         kafka.plan("undrain", "undrain", "--brokers", "1")
         committed(kafka.surveyor("commit", "undrain", *APPLY, "--wait", "--json"))
     assert eventually(lambda: (kafka.leaders("drain"), kafka.replicas("drain")) == ({0: 1, 1: 2, 2: 1}, before))
     assert kafka.surveyor.json("verify", "undrain")["is_complete"]
     assert kafka.surveyor.warehouse.rows("drained") == []
     assert (traffic.failed, traffic.acknowledged - traffic.stored(3)) == ([], set())
+
+
+@BOTH
+def test_one_command_does_a_job_and_names_the_one_that_undoes_it(kafka: PlannedKafka, tmp_path: Path) -> None:
+    def done(*command: str) -> list[str]:
+        """Run a command that commits; return the commands that it suggests."""
+        result = committed(kafka.surveyor(*command, "--yes", "--json"))
+        assert (result["is_complete"], result["applied"], result["in_progress"]) == (True, result["complete"], 0)
+        return [" ".join(shlex.split(step["command"])[1:]) for step in result["next"] if step["command"]]
+
+    def job(*question: str) -> list[str]:
+        return done("plan", *question, "--refresh", "--apply")
+
+    (delete,) = job("assign", "--topic", "job", "--replica-assignment", "1:2,2:1")
+    assert eventually(lambda: kafka.is_in_sync("job"))
+    (roll_back,) = job("reassign", *kafka.targets(tmp_path, ("job", 0, [3, 2])), "--throttle", "50MB/s")
+    assert eventually(lambda: kafka.leaders("job") == {0: 3, 1: 2})
+    done(*roll_back.split())
+    assert "rolled_back" in {row["status"] for row in kafka.surveyor.warehouse.rows("plans")}
+    assert eventually(lambda: kafka.replicas("job") == {0: [1, 2], 1: [2, 1]})
+    (undrain,) = job("drain", "--brokers", "1")
+    assert 1 not in kafka.leaders("job").values()
+    done(*undrain.split())
+    assert eventually(lambda: kafka.leaders("job") == {0: 1, 1: 2})
+    (unset,) = job("config", "--topic", "job", "--set", "retention.ms=60000")
+    assert eventually(lambda: kafka.config("topic", "job") == {"retention.ms": "60000"})
+    done(*unset.split())
+    assert eventually(lambda: kafka.config("topic", "job") == {})
+    assert done(*delete.split()) == []
+    assert "job" not in kafka.admin.list_topics(timeout=20).topics
+
+
+def test_a_plan_of_another_process_is_continued_by_its_name(kafka: PlannedKafka, tmp_path: Path) -> None:
+    """First nothing of it is committed, then its commit is interrupted; its dry run shows what is written."""
+    kafka.create({"named": [[1, 2], [1, 2]]})
+    kafka.fill("named", 10)
+    question = ["reassign", *kafka.targets(tmp_path, ("named", 0, [1, 2, 3])), "--throttle"]
+    plan = kafka.plan("named", *question, SLOW)
+    kafka.snapshot()
+    dry = kafka.surveyor("commit", "named").stdout
+    assert [line for line in dry.splitlines() if "would be written" in line and "named-0" in line] != []
+    job = kafka.process("plan", *question, SLOW, "--name", "named", *APPLY)
+    try:
+        assert eventually(lambda: kafka.moving() == {("named", 0): [1, 2, 3]})
+        job.send_signal(signal.SIGINT)
+        stdout, stderr = job.communicate(timeout=90)
+    finally:
+        job.kill()
+    assert job.returncode == 25, stderr
+    assert f"`surveyor commit {plan} --apply --wait --" in stderr
+    assert "would be written" not in stderr, "the review is on stdout, once"
+    assert stdout.count("named-0") == 1
+    ran = kafka.surveyor("plan", *question, "none", "--name", "named", *APPLY, "--json")
+    assert (committed(ran)["plan_id"], ran.json["complete"]) == (plan, 1)
+    assert eventually(lambda: kafka.replicas("named")[0] == [1, 2, 3])
+    again = kafka.surveyor("plan", *question, "none", "--name", "named", *APPLY, "--refresh")
+    assert (again.code, "the name 'named' is taken by plan" in again.stderr) == (23, True), "it is committed"
 
 
 @BOTH
@@ -302,7 +360,6 @@ def test_what_needs_a_dead_broker_is_not_requested(kafka: PlannedKafka, tmp_path
         assert (ran.code, ran.json["applied"], ran.json["stale"]) == (21, 0, len(plans[name][1])), ran
         assert {outcome for _, outcome in kafka.outcomes(ids[name])} == {"stale"}
         assert ran.json["status"] == "planned"
-    kafka.snapshot()
     kafka.plan("empty-3", "reassign", "--remove-brokers", "3", "--topics", "led-by-dead")
     kafka.brokers[3].restart()
     assert eventually(lambda: kafka.is_in_sync("led-by-dead"))
@@ -326,7 +383,7 @@ def test_what_needs_a_dead_broker_is_not_requested(kafka: PlannedKafka, tmp_path
     assert "broker 3 is live again: 2 of 2 changes assume otherwise" in kafka.surveyor("show", "plan", "empty-3").stdout
     cancelled = kafka.surveyor("cancel", "empty-3", *APPLY).stdout
     assert "cancelled; discarded, no commit applied anything of it" in cancelled
-    kafka.plan("empty-3-anyway", "reassign", "--remove-brokers", "3", "--topics", "led-by-dead", "--refresh")
+    kafka.plan("empty-3-anyway", "reassign", "--remove-brokers", "3", "--topics", "led-by-dead")
     committed(kafka.surveyor("commit", "empty-3-anyway", *APPLY, "--wait", "--json"))
     assert 3 not in kafka.replicas("led-by-dead")[0]
 

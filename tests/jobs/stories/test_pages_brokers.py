@@ -85,7 +85,7 @@ def fleet(stage: CommandEnvironments) -> None:
     tree = stage.lay_out("fleet", racks, topics)
     tree.write("/config/topics/payments", encode_config({"cleanup.policy": "compact"}))
     stage.go_to("fleet").json("snapshot")
-    stage.at.json("plan", "reconcile", "--name", "repair")
+    stage.at.json("plan", "reconcile", "--no-refresh", "--name", "repair")
     stage.lead("orders", [2, 5, 8, 11], 0, [0, 1, 2])
     moved = Assignment({0: [7, 8, 3], 1: [8, 7, 1], 2: [7, 8, 2]}, {}, {}, TOPIC_ID)
     tree.write("/brokers/topics/ledger", encode_assignment(moved))
@@ -110,7 +110,7 @@ def grow(stage: CommandEnvironments) -> None:
     stage.go_to(REAL)
     stage.make_topic("payments", [[0, 1], [1, 0]] * 3)
     question = ("--add-brokers", "2", "--topics", "payments", "--max-moves-per-broker", "2")
-    stage.at.json("plan", "reassign", *question, "--refresh", "--name", "grow")
+    stage.at.json("plan", "reassign", *question, "--name", "grow")
 
 
 def outage(stage: CommandEnvironments) -> None:
@@ -119,7 +119,7 @@ def outage(stage: CommandEnvironments) -> None:
     stage.lay_out("outage", dict.fromkeys(range(6)), {"orders": pairs})
     stage.go_to("outage")
     stage.tree.unregister(2)
-    stage.at.json("plan", "reconcile", "--refresh", "--name", "repair")
+    stage.at.json("plan", "reconcile", "--name", "repair")
 
 
 def conf_file(stage: CommandEnvironments) -> None:
@@ -155,7 +155,7 @@ SCENES: Final[Mapping[str, Mapping[str, Callable[[CommandEnvironments], object]]
         "New topics: assign": new_topics,
         "Deletion: delete": sizes_known,
         "After failures: reconcile": lambda stage: stage.go_to(REAL),
-        "Leaders back where they belong: elect --preferred": lambda stage: stage.go_to("fleet"),
+        "Leaders back where they belong: elect": lambda stage: stage.go_to("fleet"),
     },
     "reassigning.md": {
         "Questions": lambda stage: stage.go_to("fleet"),

@@ -55,7 +55,6 @@ def preferred(kafka: KafkaTree) -> dict[int, int]:
 
 def brought_about(surveyor: Surveyor, *question: str) -> dict[str, Any]:
     """Survey, plan in waves, commit to the end; the plan's result."""
-    surveyor.json("snapshot")
     plan: dict[str, Any] = surveyor.json(
         "plan", "reassign", *question, "--topics", TOPIC, "--max-moves-per-broker", str(MOVES_A_WAVE)
     )
@@ -80,7 +79,6 @@ def lead_as_preferred_again(kafka: KafkaTree, surveyor: Surveyor, folder: Path) 
 def test_a_cluster_grows_and_shrinks(
     cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, tmp_path: Path
 ) -> None:
-    cluster_surveyor.json("snapshot")
     made = cluster_surveyor.json(
         "plan", "assign", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "2"
     )
@@ -119,7 +117,6 @@ def test_a_cluster_grows_and_shrinks(
 
     assert traffic.failed == []
     assert traffic.stored(PARTITIONS) >= traffic.acknowledged
-    cluster_surveyor.json("snapshot")
     assert cluster_surveyor.json("plan", "reassign", "--replication-factor", "2", "--topics", TOPIC)["changes"] == 0
 
 
@@ -170,7 +167,6 @@ def test_what_a_dead_broker_alone_has_is_not_moved_away(
     cluster.brokers[DEAD].kill()
     cluster.brokers[DEAD].expire()
     assert eventually(lambda: kafka.state(LOST).leader == NO_LEADER and kafka.state(KEPT).isr == [1])
-    cluster_surveyor.json("snapshot")
     emptied = cluster_surveyor.json("plan", "reassign", "--remove-brokers", f"{DEAD}", "--topics", f"{LOST}|{KEPT}")
     (rejection,) = cluster_surveyor.warehouse.rows("rejections", ("plan_id", "=", emptied["plan_id"]))
     assert (emptied["moves"], rejection["topic"], rejection["code"]) == (1, LOST, "NO_LIVE_LEADER")

@@ -133,7 +133,7 @@ def test_rate_changed_in_mid_move_and_interrupted(
 
     assert (process.returncode, status, moving) == (25, PlanStatus.PARTIAL, True)
     assert "stays set while 1 partition is moving" in stdout
-    assert f"`surveyor commit {plan.plan_id} --apply` continues" in stdout
+    assert f"`surveyor commit {plan.plan_id} --apply --wait` continues" in stdout
     assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
 

@@ -46,7 +46,7 @@ def test_a_rolling_restart_and_one_that_is_refused(
     make_topic(cluster, kafka, "orders", min_isr=2)
     before, controller = epochs(kafka), cluster_surveyor.json("status")["controller_id"]
     expected = [*sorted({0, 1, 2} - {controller}), controller]
-    shown = cluster_surveyor("plan", "restarts", "--margin", "1")
+    shown = cluster_surveyor("whatif", "--restart-order", "--margin", "1")
     assert "even with full ISRs a restart leaves partitions below the margin" in shown.stdout, shown.stderr
 
     with ImpatientTraffic(cluster.bootstrap, "orders") as traffic:
@@ -70,7 +70,7 @@ def test_a_rolling_restart_and_one_that_is_refused(
             "orders": "TOO_FEW_IN_SYNC",
             "tight": "TOO_FEW_REPLICAS",
         }
-        down = cluster_surveyor.json("plan", "restarts")["rows"][0]
+        down = cluster_surveyor.json("whatif", "--restart-order")["rows"][0]
         assert (down["broker_id"], down["action"], down["check"]) == (1, "start", None)
         cluster.brokers[1].start()
         cluster.brokers[1].wait_ready()

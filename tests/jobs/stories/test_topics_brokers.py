@@ -92,6 +92,7 @@ def test_partitions_are_added_over_racks_as_kafka_adds_them(
     assert ours.partitions == theirs.partitions
 
 
+@pytest.mark.first("ZooKeeper: a plan is made and committed in admin mode")
 @pytest.mark.usefixtures("spark")
 def test_topics_of_a_file_are_created_in_one_plan(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path

@@ -154,7 +154,7 @@ class Steps(ABC):
         question = self._question(step)
         if question is None:
             return None
-        where = [*self.cluster.where, "--refresh", "--json"]
+        where = [*self.cluster.where, "--json"]
         try:
             ran = Surveyor(self.cluster.warehouse).run("plan", *question, *where)
         except Exception as error:  # noqa: BLE001 - reported with the rest: a command reports its errors as text

@@ -44,7 +44,7 @@ def test_a_cluster_is_read_and_plans_are_carried_out(cluster: EmbeddedKRaftClust
         return {(topic, number): (leader, replicas, isr) for topic, number, leader, replicas, isr in rows}
 
     def carried_out(name: str, *question: str) -> None:
-        surveyor.json("plan", *question, "--name", name, "--refresh")
+        surveyor.json("plan", *question, "--name", name)
         assert surveyor.json("commit", name, *APPLY, "--wait")["status"] == "committed"
 
     taken = surveyor.json("snapshot")

@@ -52,7 +52,9 @@ def _rows(page: str) -> list[list[str]]:
 
 def test_a_report_of_all_links_to_the_report_of_each(folder: Path, conf: Path, tmp_path: Path) -> None:
     warehouse = Warehouse(str(folder), "default")
-    done = Surveyor(warehouse).run("report", "--all", "--conf", str(conf), "--out", str(tmp_path / "pages"), "--json")
+    done = Surveyor(warehouse).run(
+        "report", "--all-clusters", "--conf", str(conf), "--out", str(tmp_path / "pages"), "--json"
+    )
     result = json.loads(done.stdout)
     assert (done.exit_code, result["failed"], result["path"]) == (22, 1, str(tmp_path / "pages" / "index.html"))
     index = Path(result["path"]).read_text(encoding="utf-8")
@@ -72,14 +74,14 @@ def test_a_report_of_all_links_to_the_report_of_each(folder: Path, conf: Path, t
 def test_a_folder_that_cannot_be_made_is_refused(folder: Path, conf: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     warehouse = Warehouse(str(folder), "default")
-    done = Surveyor(warehouse).run("report", "--all", "--conf", str(conf), "--out", str(tmp_path / "file"))
+    done = Surveyor(warehouse).run("report", "--all-clusters", "--conf", str(conf), "--out", str(tmp_path / "file"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"surveyor: --out {tmp_path / 'file'} cannot be the folder of the pages")
 
 
 @pytest.mark.parametrize("option", [["--plan", "p"], ["--snapshot", "1"]])
 def test_a_plan_or_a_snapshot_is_of_one_cluster(folder: Path, conf: Path, option: list[str]) -> None:
-    done = Surveyor(Warehouse(str(folder), "default")).run("report", "--all", "--conf", str(conf), *option)
+    done = Surveyor(Warehouse(str(folder), "default")).run("report", "--all-clusters", "--conf", str(conf), *option)
     assert (done.exit_code, f"{option[0]} is for one cluster" in done.stderr) == (2, True)
 
 

@@ -190,6 +190,7 @@ def test_accepted_files(  # noqa: PLR0913, PLR0917 - a table, and three fixtures
     assert [record.getMessage().rpartition(": ")[2] for record in warnings.records] == [ignored]
 
 
+@pytest.mark.kerberos
 def test_kerberos_is_the_default_mechanism(tmp_path: Path, files: dict[str, Path]) -> None:
     settings = read(tmp_path, fill(CLOUDERA, files))
     assert (settings["sasl_mechanism"], LOGIN in settings) == ("GSSAPI", True)

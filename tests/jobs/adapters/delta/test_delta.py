@@ -29,6 +29,9 @@ def _topic(topic: str) -> dict[str, Any]:
     return {"topic": topic, "snapshot_id": 1, "config": {"a": "b"}, "understood": True}
 
 
+pytestmark = pytest.mark.jvm
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_of_the_cluster_at_a_version_and_now(spark: SparkSession, tmp_path: Path, name: str) -> None:
     warehouse = Warehouse(str(tmp_path), name)

@@ -15,6 +15,7 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
+from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row
 from schemas.tables import BROKERS, CHANGES, PARTITION_KEY, SPARK_SCHEMAS
 
@@ -111,9 +112,9 @@ def test_collected_rows_have_the_tables_schema(spark: SparkSession, tmp_path: Pa
 def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path), "default")
     warehouse.ensure_tables()
-    for name, schema in SPARK_SCHEMAS.items():
+    for name, table in TABLE_COLUMNS.items():
         stored = {field.name: field.metadata for field in DeltaTable(warehouse.path(name)).schema().fields}
-        assert stored == {column.name: column.metadata for column in schema}
+        assert stored == {column.name: {"comment": column.comment} for column in table.columns}
 
 
 def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> None:

@@ -194,7 +194,9 @@ def test_tables_that_are_there_stay(tmp_path: Path) -> None:
         ("... <Code>ExpiredToken</Code><Message>The provided token has expired.</Message>", "credentials have expired"),
         ("... 503 Slow Down: <Code>SlowDown</Code>", "asks for fewer requests"),
         ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: Cannot create file", "HDFS is in safe mode"),
-        ("GssMajorCodes(GSS_S_BAD_MECH) 0 No credentials were supplied", "Kerberos"),
+        pytest.param(
+            "GssMajorCodes(GSS_S_BAD_MECH) 0 No credentials were supplied", "Kerberos", marks=pytest.mark.kerberos
+        ),
         ("HdfsObjectStore error: RPC listener disconnected", "HDFS closed the connection"),
     ],
 )

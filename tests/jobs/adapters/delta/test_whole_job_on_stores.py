@@ -49,6 +49,7 @@ REPEATED = [pytest.param(store, marks=pytest.mark.repeat) for store in ("hdfs_fo
 
 @pytest.mark.spark
 @pytest.mark.objects
+@pytest.mark.first("S3: a snapshot, a plan, and the pages that show them")
 @pytest.mark.parametrize("store", ["object_store", *REPEATED])
 def test_the_whole_job(
     tree: KafkaTree, store: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,7 +59,7 @@ def test_the_whole_job(
     tree.add_topic(TOPIC, {0: [0, 1], 1: [1, 2]})
     surveyor.json("snapshot")
     tree.unregister(0)
-    plan = surveyor.json("plan", "reconcile", "--refresh", "--name", "repair")  # the second snapshot is in its JVM
+    plan = surveyor.json("plan", "reconcile", "--name", "repair")  # the second snapshot is in its JVM
 
     assert (plan["snapshot_id"], plan["changes"]) == (2, 1)
     assert [row["leader_after"] for row in surveyor.json("show", "plan", "repair")["rows"]] == [1]

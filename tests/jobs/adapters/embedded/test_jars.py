@@ -167,7 +167,7 @@ def test_a_download_of_nothing_is_no_set(cache: Path, monkeypatch: pytest.Monkey
 
 def test_an_unknown_set_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["S3"]) == ExitCode.USAGE
-    assert "'S3' is not a set of jars; expected one of delta, s3, azure, gcs" in capsys.readouterr().err
+    assert "'S3' is not a set of jars; expected one of delta, s3, azure, gcs, kafka" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ from tests.jobs.support.commands.user_shell import bare, home
 from tests.jobs.support.kerberos.kdc import HDFS, REALM, USER, Kdc
 from tests.jobs.support.kerberos.kerberized import KerberizedZooKeeper
 from tests.jobs.support.kerberos.kerberized_dfs import CLIENTS, KerberizedDfs
-from tests.jobs.support.outside.spark_servers import HOME, QUICK_JVM, as_options
+from tests.jobs.support.outside.spark_servers import HOME, as_options
 from tests.jobs.support.outside.yarn import Yarn
-from tests.shared_spark import QUICK
+from tests.spark_settings import QUICK, QUICK_JVM
 
 pytestmark = [
     pytest.mark.torture,

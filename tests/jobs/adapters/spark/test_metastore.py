@@ -36,8 +36,10 @@ assert codes in ([0, 0], [0, 0, 23]), codes
 
 BY_NAME = """
 import sys
+from jobs.adapters.spark.engine import Engine, Place
 from jobs.adapters.spark.session import start_session
-spark = start_session("test", {"spark.sql.catalogImplementation": "hive"}, warehouse=sys.argv[1])
+hive, place = {"spark.sql.catalogImplementation": "hive"}, Place(Engine.SPARK, warehouse=sys.argv[1])
+spark = start_session("test", hive, place=place)
 tables = [row.tableName for row in spark.sql("SHOW TABLES IN surveyor").collect()]
 counts = [spark.table(f"surveyor.{name}").count() for name in ("partitions", "last_snapshots", "unhealthy_partitions")]
 print(sorted(tables), counts, spark.table("surveyor.last_snapshots").first().snapshot_id)

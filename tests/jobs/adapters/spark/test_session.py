@@ -1,19 +1,17 @@
 """Sessions with settings of their own: what one job needs is nothing that another finds."""
 
-import os
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.spark.session import start_session, with_settings
-from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS
-from jobs.adapters.spark.spark_settings import conf_dir
 from jobs.core.errors import MissingError
 
 SHUFFLE, BATCH = "spark.sql.shuffle.partitions", "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
+@pytest.mark.jvm
 def test_settings_of_one_job_do_not_leak(spark: SparkSession) -> None:
     before = spark.conf.get(SHUFFLE)
 
@@ -22,6 +20,7 @@ def test_settings_of_one_job_do_not_leak(spark: SparkSession) -> None:
     assert (own.conf.get(SHUFFLE), spark.conf.get(SHUFFLE)) == ("77", before)
 
 
+@pytest.mark.jvm
 def test_a_notebooks_settings_apply_in_jobs(spark: SparkSession) -> None:
     before = spark.conf.get(BATCH)
     spark.conf.set(BATCH, "123")
@@ -31,24 +30,12 @@ def test_a_notebooks_settings_apply_in_jobs(spark: SparkSession) -> None:
         spark.conf.set(BATCH, before or "10000")
 
 
+@pytest.mark.jvm
 def test_both_run_on_the_same_jvm(spark: SparkSession) -> None:
     own = with_settings(spark, {})
 
     assert own.sparkContext is spark.sparkContext
     assert own.range(3).count() == 3
-
-
-def test_jvm_options_are_not_left_in_the_environment(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that a notebook starts has options of its own for its JVM, and finds the archive of classes."""
-    monkeypatch.setenv("SPARK_CONF_DIR", str(conf_dir()))
-    for name in (JVM_OPTIONS, "PYSPARK_SUBMIT_ARGS"):
-        monkeypatch.delenv(name, raising=False)
-    start_session("of a notebook")
-    before = dict(os.environ)
-
-    assert start_session("surveyor snapshot", short_lived=True).sparkContext is spark.sparkContext
-
-    assert dict(os.environ) == before
 
 
 def test_a_keytab_that_sparks_settings_name_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

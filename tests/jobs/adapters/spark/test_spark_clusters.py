@@ -25,7 +25,6 @@ from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.documented_commands import deployed, said_here, shown
 from tests.jobs.support.commands.user_shell import bare, home
 from tests.jobs.support.outside.spark_servers import (
-    QUICK_JVM,
     ConnectServer,
     as_options,
     begun_with,
@@ -34,7 +33,7 @@ from tests.jobs.support.outside.spark_servers import (
 from tests.jobs.support.warehouses import azurite
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
-from tests.shared_spark import QUICK
+from tests.spark_settings import QUICK, QUICK_JVM
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -86,14 +85,14 @@ def _result(command: list[str], folder: Path, **variables: str) -> Any:  # noqa:
 
 
 def _locally_planned(tree: KafkaTree, warehouse: Path) -> Any:  # noqa: ANN401 - as above
-    return Surveyor(tree.hosts, warehouse).json("plan", "reconcile")
+    return Surveyor(tree.hosts, warehouse, plans_on_stored=True).json("plan", "reconcile")
 
 
 def test_on_a_connect_server(large: KafkaTree, server: ConnectServer, tmp_path: Path) -> None:
     """Executors read, many rows are planned for, and a snapshot of one change merges it."""
     options = ["--zookeeper", large.hosts, "--warehouse", "warehouse", "--remote", server.url]
     taken = _result([SURVEYOR, "snapshot", *options], tmp_path)
-    planned = _result([SURVEYOR, "plan", "reconcile", *options], tmp_path)
+    planned = _result([SURVEYOR, "plan", "reconcile", "--no-refresh", *options], tmp_path)
     assert (taken["partitions"], planned["changes"]) == (TOPICS * PARTITIONS, DUE)
     assert _locally_planned(large, tmp_path / "warehouse")["plan_id"] == planned["plan_id"]
     large.touch(state_path("t3", 3))
@@ -198,7 +197,7 @@ class Submission:
 
     def plan_at_once(self, **variables: str) -> None:
         """Take a snapshot and plan on it in one application: executors read ZooKeeper, and the tables."""
-        refreshed = f"{self.lines[1]} --refresh --zookeeper {self.tree.hosts}"
+        refreshed = f"{self.lines[1]} --zookeeper {self.tree.hosts}"
         assert self.run(refreshed, **variables)["changes"] == DUE
         assert self.executors() == [{"0", "1"}]
 

@@ -25,11 +25,11 @@ from tests.jobs.adapters.spark.conftest import DUE
 from tests.jobs.conftest import DISK
 from tests.jobs.support.commands.documented_commands import said_here, shown
 from tests.jobs.support.commands.user_shell import bare, home
-from tests.jobs.support.outside.spark_servers import HOME, QUICK_JVM, as_options, begun_with
+from tests.jobs.support.outside.spark_servers import HOME, as_options, begun_with
 from tests.jobs.support.outside.yarn import Yarn
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
-from tests.shared_spark import QUICK
+from tests.spark_settings import QUICK, QUICK_JVM
 
 pytestmark = [
     pytest.mark.torture,
@@ -151,7 +151,7 @@ def variables(submission: Submission, hdfs_server: MiniDfs, tmp_path: Path) -> d
 @pytest.fixture
 def airflow(large: KafkaTree, tmp_path: Path) -> Iterator[InsideAirflow]:
     (tmp_path / "airflow").mkdir()
-    with InsideAirflow(tmp_path / "airflow", large.hosts, tmp_path, {}, "") as inside:
+    with InsideAirflow(tmp_path / "airflow", large.hosts, tmp_path, "") as inside:
         yield inside
 
 

@@ -41,7 +41,7 @@ def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -
     module_tree.write(
         state_path("late", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 2]))
     )
-    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("reassign") / "warehouse")
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("reassign") / "warehouse", plans_on_stored=True)
     ready.json("snapshot")
     return ready
 
@@ -149,7 +149,6 @@ def test_dead_broker_is_emptied_and_the_plan_says_why(surveyor: Surveyor) -> Non
     assert (plan["moves"], plan["lower_bound"], plan["rejected"]) == (1, 1, 0)
     assert 9 not in change["replicas_after"]
     assert change["reason"].startswith("empties 9, racks 1 → 2: 9 → ")
-    assert "holds " in change["reason"]
 
 
 def test_unplaceable_partitions_are_rejected(surveyor: Surveyor) -> None:
@@ -189,13 +188,12 @@ def test_what_is_gone_does_not_stop_the_rest(surveyor: Surveyor, tmp_path: Path)
 
 def test_as_people_read_it(surveyor: Surveyor) -> None:
     shown = surveyor("plan", "reassign", "--add-brokers", "4", "--topics", "orders").stdout.splitlines()
-    assert [line.strip().split(" (")[0] for line in shown[1:7]] == [
+    assert [line.strip().split(" (")[0] for line in shown[1:6]] == [
         "moves 5",
         "replicas per broker 0..9 → 2..7",
         "preferred leaders per broker 0..6 → 1..4",
         "leaders per broker 0..6 → 1..4",
-        "replicas per rack a 11 → 9, b 8 → 10, c 6 → 6",
-        "most replicas of a partition in one rack 2 → 2",
+        "replicas per rack a 11 → 9, b 8 → 10",
     ]
 
 

@@ -37,7 +37,7 @@ def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -
     requests = {"waiting": [0], "settled": [2, 3], "gone": [1]}
     order = reassignment_json(*((topic, 0, replicas) for topic, replicas in requests.items()))
     module_tree.write("/admin/reassign_partitions", json.dumps(order).encode())
-    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("held") / "warehouse")
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("held") / "warehouse", plans_on_stored=True)
     write_first_snapshot(ready)
     return ready
 

@@ -39,7 +39,7 @@ def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -
     module_tree.elect(0, epoch=7)
     for topic in ("big", "small"):
         module_tree.add_topic(topic, {number: where for (name, number), where in REPLICAS.items() if name == topic})
-    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("sizes") / "warehouse")
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("sizes") / "warehouse", plans_on_stored=True)
     write_first_snapshot(ready)
     return ready
 

@@ -46,7 +46,7 @@ def tree(module_tree: KafkaTree) -> KafkaTree:
 
 @pytest.fixture(scope="module")
 def surveyor(tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
-    ready = Surveyor(tree.hosts, tmp_path_factory.mktemp("waves") / "warehouse")
+    ready = Surveyor(tree.hosts, tmp_path_factory.mktemp("waves") / "warehouse", plans_on_stored=True)
     write_first_snapshot(ready)
     return ready
 
@@ -100,7 +100,7 @@ def test_waves_have_figures_reasons_and_one_id(surveyor: Surveyor, tmp_path: Pat
     }
     assert (plan["moves"], plan["lower_bound"], plan["replicas_per_broker"]) == (4, 4, [[0, 7], [2, 6]])
     assert changes[0]["reason"].startswith("step 1 of 2: adds [")
-    assert "; as given: 0 → 3, 1 → 4; holds 0: 6 → 4, 1: 7 → 6, 3: 0 → 2, 4: 0 → 2" in changes[0]["reason"]
+    assert "; as given: 0 → 3, 1 → 4" in changes[0]["reason"]
     assert surveyor.json(*command) == plan
 
 

@@ -90,7 +90,6 @@ def test_rack_is_the_same_while_its_brokers_get_its_new_name(bare_tree: KafkaTre
     for broker in (4, 5, 6):
         bare_tree.unregister(broker)
         bare_tree.register(broker, registration(rack=f"zone-{RACKS[broker]}"))
-    surveyor.json("snapshot")
     assert surveyor.json("plan", "reassign", "--rebalance")["warnings"] == []
 
 
@@ -102,7 +101,6 @@ def test_rebalancing_elects_where_nothing_moves(bare_tree: KafkaTree, surveyor: 
         isr = [1, 3] if number == 1 else [1, 2, 3]
         state = State(controller_epoch=1, leader=1, leader_epoch=6, isr=isr)
         bare_tree.write(state_path("orders", number), encode_state(state))
-    surveyor.json("snapshot")
     plan = surveyor.json("plan", "reassign", "--rebalance")
     changes = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]))
     elected = {row["partition"]: (row["action"], row["leader_after"]) for row in changes}
@@ -115,18 +113,18 @@ def test_age_of_a_snapshot_is_said_where_it_matters(bare_tree: KafkaTree, survey
     lay_out(bare_tree, dict.fromkeys((1, 2)), {"orders": {0: [1, 2]}})
     surveyor.json("snapshot")
     bare_tree.register(3)
-    joined = surveyor("plan", "reassign", "--add-brokers", "3")
+    joined = surveyor("plan", "reassign", "--add-brokers", "3", "--no-refresh")
     age = re.compile(r"snapshot 1 is \d+ s old")
     assert "broker 3 is not live in snapshot 1; live are 1, 2; " in joined.stderr
     assert age.search(joined.stderr)
     assert "s old, and broker 3 joined since: add --refresh" in joined.stderr
-    absent = surveyor("plan", "assign", "--topic", "t", "--replica-assignment", "1:7")
+    absent = surveyor("plan", "assign", "--topic", "t", "--replica-assignment", "1:7", "--no-refresh")
     assert (
         "s old, and broker 7 is not live now either (ZooKeeper): start what is down, or correct the ids"
         in absent.stderr
     )
-    assert age.search(surveyor("plan", "reassign", "--rebalance", "--topics", "new").stderr)
-    assert age.search(surveyor("plan", "config", "--topic", "new", "--set", "retention.ms=1").stderr)
+    assert age.search(surveyor("plan", "reassign", "--rebalance", "--topics", "new", "--no-refresh").stderr)
+    assert age.search(surveyor("plan", "config", "--topic", "new", "--set", "retention.ms=1", "--no-refresh").stderr)
     assert age.search(surveyor("whatif", "--lose", "brokers=1").stdout)
 
 
@@ -134,7 +132,6 @@ def test_plan_on_a_snapshot_from_before_a_commit_warns(tree: KafkaTree, surveyor
     """Another plan is committed after the snapshot; own commits and failed ones do not count."""
     tree.add_topic("orders", {0: [1, 2], 1: [1, 2]})
     tree.write(state_path("orders", 0), encode_state(State(controller_epoch=1, leader=2, leader_epoch=6, isr=[1, 2])))
-    surveyor.json("snapshot")
     plan = surveyor.json("plan", "elect", "--preferred")
     assert plan["warnings"] == []
     at = datetime.now(UTC) + timedelta(seconds=1)
@@ -144,9 +141,9 @@ def test_plan_on_a_snapshot_from_before_a_commit_warns(tree: KafkaTree, surveyor
     surveyor.warehouse.append("commits", [committed("other", Outcome.APPLIED, at)])
     warning = (
         f"snapshot 1 is older than the commit of plan other at {at:%Y-%m-%d %H:%M:%S} UTC and lacks its "
-        "changes; plan again with --refresh"
+        "changes; plan again on a new snapshot"
     )
-    assert surveyor.json("plan", "reassign", "--rebalance")["warnings"] == [warning]
+    assert surveyor.json("plan", "reassign", "--rebalance", "--no-refresh")["warnings"] == [warning]
     assert surveyor.json("commit", plan["plan_id"], "--mode", "batch")["warnings"] == [warning]
     assert "snapshot 1 is older than the commit of plan other" in surveyor("show", "imbalance").stderr
     assert "snapshot 1 is older than the commit" in surveyor("whatif", "--lose", "brokers=1").stdout

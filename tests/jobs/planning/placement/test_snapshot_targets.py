@@ -41,7 +41,7 @@ def surveyor(tmp_path: Path, warehouse: Warehouse) -> Surveyor:
         ("orders.new", 0): held([0, 1]),
     }
     cluster.snapshot()
-    return Surveyor("no:1", tmp_path / "warehouse")
+    return Surveyor("", tmp_path / "warehouse")
 
 
 def test_back_to_a_snapshot(surveyor: Surveyor) -> None:

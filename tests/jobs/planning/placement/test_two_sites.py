@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 @pytest.fixture(scope="module")
 def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Snapshot 1: all alive. Snapshot 2: 6 is dead, last seen in b; so is 9, which no snapshot has as registered."""
-    ready = Surveyor("127.0.0.1:1", tmp_path_factory.mktemp("sites") / "warehouse")
+    ready = Surveyor("", tmp_path_factory.mktemp("sites") / "warehouse")
     warehouse = ready.warehouse
     cluster = Cluster(warehouse)
     cluster.brokers = [broker(id_, id_, rack=rack) for id_, rack in RACK_OF.items()]
@@ -128,7 +128,7 @@ def test_a_file_is_judged_by_its_own_replication_factor(
     tmp_path: Path, case: tuple[list[int], list[int], list[str], list[int]]
 ) -> None:
     before, target, warnings, fixable = case
-    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+    surveyor = Surveyor("", tmp_path / "warehouse")
     cluster = Cluster(surveyor.warehouse)
     cluster.brokers = [broker(id_, id_, rack=rack) for id_, rack in RACK_OF.items()]
     cluster.topics = [topic("t")]

@@ -25,7 +25,7 @@ def _surveyor(folder: Path, racks: str = "") -> Surveyor:
     cluster.brokers = [broker(number, 100 + number, rack=named.get(number)) for number in (3, 1, 0, 2)]
     cluster.topics = [topic("orders"), topic("a.b")]
     cluster.snapshot()
-    return Surveyor("127.0.0.1:1", folder)
+    return Surveyor("", folder)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_topics_get_ids_where_brokers_know_of_them(tmp_path: Path, spoken: list[
     rows = [name | {"broker_id": at, "value": value, "assumed": not value} for at, value in enumerate(spoken)]
     cluster.broker_configs = rows
     cluster.snapshot()
-    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+    surveyor = Surveyor("", tmp_path / "warehouse")
 
     planned = surveyor.json("plan", "assign", "--topic", "t", "--partitions", "1", "--replication-factor", "1")
 

@@ -62,7 +62,7 @@ def _cluster(folder: Path) -> Cluster:
 def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     folder = tmp_path_factory.mktemp("topics") / "warehouse"
     _cluster(folder).snapshot()
-    return Surveyor("127.0.0.1:1", folder)
+    return Surveyor("", folder)
 
 
 def _planned(surveyor: Surveyor, *arguments: str) -> tuple[list[list[int]], list[tuple[str, str, Any]]]:
@@ -271,7 +271,9 @@ REFUSED: Final = [
     (("delete", "--topics", "nope,nil"), 23, "no topic nil or nope in snapshot 1"),
     (("delete", "--topics", "all,all"), 2, "names a topic twice"),
     (("delete", "--topics", "all,"), 2, "is not a topic name"),
-    (("delete", "--topics", "a.*"), 2, "--topics takes names as they are, no patterns"),
+    (("delete", "--topics", "nope.*"), 23, "no topic nope.* in snapshot 1"),
+    (("delete", "--topics", "__consumer_off.*"), 23, "topic __consumer_offsets is internal to Kafka"),
+    (("delete", "--topics", "a("), 2, "is not a regular expression"),
     (("config", "--topic", "all,some", "--set", "preallocate=true"), 2, "--topic takes one name"),
 ]
 
@@ -287,12 +289,21 @@ def test_refusals(surveyor: Surveyor, arguments: tuple[str, ...], code: int, mes
     assert surveyor.rows("plans", "plan_id") == before
 
 
+@pytest.mark.usefixtures("unstarted")
+def test_a_regex_deletes_the_topics_whose_whole_name_it_matches(surveyor: Surveyor) -> None:
+    """The other option, of names, has the same parts; a name is not a regex, whatever dots it has."""
+    assert _planned(surveyor, "delete", "--topics", "so+me,al[a-z]") == _planned(
+        surveyor, "delete", "--topics", "all,some"
+    )
+    assert surveyor.json("plan", "delete", "--topics", "all,.ome")["rejected"] == 1
+
+
 def test_deletion_is_refused_where_it_is_switched_off(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path / "warehouse")
     switch = {"name": "delete.topic.enable", "value": "false", "snapshot_id": 1}
     cluster.broker_configs = [switch | {"broker_id": 1, "assumed": False}]
     cluster.snapshot()
-    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+    surveyor = Surveyor("", tmp_path / "warehouse")
 
     ran = surveyor("plan", "delete", "--topics", "all")
 
@@ -304,7 +315,7 @@ def _in_racks(folder: Path, racks: dict[int, str | None]) -> Surveyor:
     for row in cluster.brokers:
         row["rack"] = racks[row["broker_id"]]
     cluster.snapshot()
-    return Surveyor("127.0.0.1:1", folder)
+    return Surveyor("", folder)
 
 
 EXPAND: Final = ("expand", "--topic", "some", "--partitions", "4")
@@ -345,8 +356,8 @@ def test_what_loses_nothing_or_is_allowed_is_planned_for_internal_topics(surveyo
 def test_the_conf_declares_internal_topics(tmp_path: Path) -> None:
     _cluster(tmp_path / "warehouse").snapshot()
     conf = tmp_path / "surveyor.toml"
-    conf.write_text('[clusters.default]\nzookeeper = "127.0.0.1:1"\ninternal_topics = ["so.*"]\n')
-    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+    conf.write_text('[clusters.default]\ninternal_topics = ["so.*"]\n')
+    surveyor = Surveyor("", tmp_path / "warehouse")
 
     ran = surveyor("plan", "delete", "--topics", "some", "--conf", str(conf))
 
@@ -376,7 +387,7 @@ def test_internal_topics_go_where_that_is_meant(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path / "warehouse")
     cluster.topics.append(topic("__mine", topic_version=3))
     cluster.snapshot()
-    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+    surveyor = Surveyor("", tmp_path / "warehouse")
 
     planned = _planned(surveyor, "delete", "--topics", "__mine", "--allow-internal")
 

@@ -28,8 +28,11 @@ class Surveyor:
     """The command with its ZooKeeper, or the brokers of a KRaft cluster, and warehouse given."""
 
     hosts: str
+    """Empty for a warehouse without a cluster."""
     folder: Path
     address_option: str = "--zookeeper"
+    plans_on_stored: bool = False
+    """Plan on the snapshot that the test has stored, such as by `write_first_snapshot`, in a fraction of the time."""
 
     @property
     def warehouse(self) -> Warehouse:
@@ -40,8 +43,10 @@ class Surveyor:
         return replace(self, folder=Path(shutil.copytree(self.folder, folder)))
 
     def __call__(self, *arguments: str) -> Ran:
-        options = [self.address_option, self.hosts, "--warehouse", str(self.folder)]
-        result = CliRunner().invoke(app, [*arguments, *options])
+        options = [self.address_option, self.hosts] if self.hosts else []
+        if self.plans_on_stored and arguments[0] == "plan":
+            options.append("--no-refresh")
+        result = CliRunner().invoke(app, [*arguments, *options, "--warehouse", str(self.folder)])
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     def json(self, *arguments: str) -> Any:  # noqa: ANN401

@@ -1,7 +1,7 @@
 """Documentation pages that show commands and their output: the commands are run again and the output is compared.
 
 After `$` the whole output is compared; below a command without it, only comments. Values that differ between runs are
-ignored: plan ids, times, ports, sizes, and the controller's id.
+ignored: plan ids, snapshot ids, times, ports, sizes, and the controller's id.
 """
 
 import re
@@ -31,6 +31,7 @@ VARYING: Final = (
     (r"\b[\d.]+ [kKMGT]?i?B\b", "BYTES"),
     (r"\b[\d.]+ (ms|s|min)\b( \(read.*)?", "TIME"),
     (r"\bepoch \d+", "epoch N"),
+    (r"\bsnapshot +\d+", "snapshot N"),
     (r"\b(controller +(?:broker )?)\d+", r"\1N"),
     (r"\bbroker \d+ is the controller", "broker N is the controller"),
     (r":\d{4,5}\b", ":PORT"),

@@ -8,7 +8,6 @@ from jobs import cli
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
-{before}
 fenced_writes.MAX_BATCH_CHANGES = {batch_changes}
 commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
 send, sent = Controllership.commit, []
@@ -22,6 +21,6 @@ cli.main()
 """
 
 
-def interrupted_program(signal_name: str, *, batch_changes: int, multis: int, before: str = "") -> str:
-    """Return the program: the signal comes with that multi; `before` are statements that run first."""
-    return _PROGRAM.format(signal_name=signal_name, batch_changes=batch_changes, multis=multis, before=before)
+def interrupted_program(signal_name: str, *, batch_changes: int, multis: int) -> str:
+    """Return the program: the signal comes with that multi."""
+    return _PROGRAM.format(signal_name=signal_name, batch_changes=batch_changes, multis=multis)

@@ -26,7 +26,7 @@ def path() -> str:
 
 
 def home(folder: Path) -> Path:
-    """Make a home directory of which the cache has the machine's jars, and no archive of classes."""
+    """Make a home directory of which the cache has the machine's jars."""
     delta_jars()
     cache = folder / ".cache" / "kafka-surveyor"
     cache.mkdir(parents=True)

@@ -154,7 +154,7 @@ class ControlledCluster:
     def drain(self, broker: int) -> None:
         """Plan that a broker leads and follows no partitions, and submit the plan."""
         surveyor = Surveyor(self.kafka.hosts, self.warehouse)
-        surveyor.json("plan", "drain", "--brokers", str(broker), "--mode", "resident", "--refresh", "--name", "out")
+        surveyor.json("plan", "drain", "--brokers", str(broker), "--mode", "resident", "--name", "out")
         surveyor.json("commit", "out", "--apply")
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.embedded.servers import BROKER
-from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.java.resolvers import class_path
@@ -24,8 +22,8 @@ _LOGIN_MODULES: Final = {
 
 
 def java_of_tools() -> list[str]:
-    """Begin a command line of a tool of Kafka: a JVM that is over soon, which loads its classes as a broker does."""
-    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *shared_classes(BROKER, kafka_jars)]
+    """Begin a command line of a tool of Kafka: a JVM that is over soon."""
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     return [str(find_java()), *quick, "-cp", class_path(kafka_jars())]
 
 

@@ -84,7 +84,7 @@ def _ids(text: str) -> list[int]:
 
 _OF_ZOOKEEPER = re.compile(
     r"/brokers/\w|/config/\w|/admin\b|/controller\b|/controller_epoch|\bznodes?\b|zookeeper-shell|\bZooKeeper\b"
-    r"|surveyor (?:control|reconcile|plan reconcile|plan recover)\b",
+    r"|surveyor (?:control|reconcile|plan reconcile)\b",
     re.IGNORECASE,
 )
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 WIDE: Final = (1280, 900)
 NARROW: Final = (390, 844)
 PROGRAMS: Final = ("chromium", "chromium-browser")
-MISSING: Final = "no chromium on this machine: on Debian `apt-get install chromium`, which `make setup` does as root"
+MISSING: Final = "no chromium on this machine: `apt-get install chromium` on Debian; as root `make setup-dev` does it"
 
 _AS_ROOT: Final = ["--no-sandbox"]
 """Root cannot have chromium's sandbox; the pages are our own."""

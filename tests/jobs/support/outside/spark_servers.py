@@ -19,13 +19,9 @@ import pyspark
 from jobs.adapters.embedded.processes import LOOPBACK, Server, accepts, free_port
 from jobs.adapters.java.home import java_home
 from tests.jobs.support.commands.documented_commands import ROOT, shown
-from tests.record_app_cds import JVM
-from tests.shared_spark import QUICK
+from tests.spark_settings import QUICK, QUICK_JVM
 
 HOME: Final = Path(pyspark.__file__).parent
-
-QUICK_JVM: Final = os.environ.get("SPARK_SUBMIT_OPTS", JVM)
-"""Options with which each of these JVMs starts quickly; the archive of classes fits where SPARK_CONF_DIR is as here."""
 
 JVM_VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
 """Where Spark's scripts look for options of the JVMs that they start."""

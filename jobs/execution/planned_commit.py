@@ -1,0 +1,95 @@
+"""Commit of a plan in the process that has made it: the approval, the waves, a verification, and how to undo it.
+
+The plan is stored before, so a process that ends at any time leaves a plan that `surveyor commit` continues.
+"""
+
+from typing import Final
+
+from jobs.adapters.zookeeper.connection import poll_until
+from jobs.advice.plans import undo_steps
+from jobs.console_output.commit_events import Report
+from jobs.console_output.verification import Verification, verification_result
+from jobs.core.errors import ExitCode, SurveyorError
+from jobs.execution.admin.reassignment_options import ReassignmentOptions
+from jobs.execution.commit import commit_plan
+from jobs.execution.verification import verify_stored
+from jobs.repositories.plans.repository import find_plan
+from jobs.runtime.cli_enums import Mode
+from jobs.runtime.commit_limits import commit_limits, hold_seconds
+from jobs.runtime.console import CommandResult, warn
+from jobs.runtime.review import Approve
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import with_full_commands
+from planner.reassignment.reassignment_status import ReassignmentStatus
+
+SHOWN_SECONDS: Final = 15.0
+"""Seconds for accepted changes to show in the cluster: topics are deleted, and leaders announced, after the answer."""
+
+
+def commit_planned(
+    settings: Settings,
+    planned: CommandResult,
+    mode: Mode,
+    running: ReassignmentOptions,
+    *,
+    approve: Approve | None,
+    max_changes: int | None,
+    reviewed: bool,
+    detailed: bool,
+    report: Report,
+) -> CommandResult:
+    """Commit the plan that `planned` shows and verify it; the result has the fields of all three together.
+
+    `reviewed` as in `refuse_unapproved`. An error of the commit has the plan's fields too. The exit code is that of the
+    commit, or RUNNING for a plan of which something is still in progress.
+    """
+    name = planned.fields["name"] or planned.fields["plan_id"]
+    limits = commit_limits(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
+    try:
+        committed = commit_plan(
+            settings,
+            name,
+            mode,
+            limits,
+            running,
+            approve=approve,
+            hold=hold_seconds(settings, None),
+            apply=True,
+            everything=False,
+            reviewed=reviewed,
+            detailed=detailed,
+            report=report,
+        )
+    except SurveyorError as error:
+        error.result = planned.fields | {"status": find_plan(settings.warehouse, name).status} | error.result
+        error.args = (with_full_commands(settings, str(error)),)
+        raise
+    committed.fields = planned.fields | committed.fields
+    committed.warnings = [*(planned.warnings or ()), *(committed.warnings or ())]
+    if committed.exit_code not in {ExitCode.DONE, ExitCode.STALE}:
+        return committed
+    try:
+        verification = _verify(settings, name, SHOWN_SECONDS if committed.exit_code == ExitCode.DONE else 0.0)
+    except SurveyorError as error:  # it must not hide what was committed
+        warn(f"how far plan {name} has come is unknown: {error}")
+        return committed
+    verified = verification_result(settings, verification, everything=False)
+    is_running = committed.exit_code == ExitCode.DONE and verification.counts[ReassignmentStatus.IN_PROGRESS] > 0
+    shown = [verified] if verification.is_complete else [committed, verified]
+    steps = dict.fromkeys(step for result in shown for step in result.steps or ())
+    return CommandResult(
+        committed.fields | verified.fields,
+        *(line for result in shown for line in result.lines),
+        steps=[*steps, *undo_steps(settings, verification.plan)],
+        warnings=[*committed.warnings, *verification.warnings],
+        exit_code=ExitCode.RUNNING if is_running else committed.exit_code,
+    )
+
+
+def _verify(settings: Settings, plan: str, timeout_seconds: float) -> Verification:
+    """Verify a plan until it is complete, for at most `timeout_seconds`."""
+    return poll_until(
+        lambda: verify_stored(settings, plan, 0.0, in_full=True),
+        lambda verification: verification.is_complete,
+        timeout_seconds,
+    )

@@ -1,0 +1,42 @@
+"""`surveyor plan ... --apply`: a plan that is committed in the process that has made it."""
+
+from typing import TYPE_CHECKING
+
+from jobs.runtime.cli_enums import Mode
+from jobs.runtime.console import CommandResult
+from jobs.runtime.plan_options import PlanOptions
+from jobs.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from jobs.planning.plan_draft import Planner
+
+
+def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner") -> CommandResult:
+    """Make a plan; with --apply commit it, wait until its last wave is complete, and verify it."""
+    from jobs.console_output.commit_events import log_event
+    from jobs.core.units import parse_seconds
+    from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
+    from jobs.execution.planned_commit import commit_planned
+    from jobs.planning.plan_draft import report_plan
+    from jobs.runtime.confirmation import approval, show_review
+
+    max_wait = None if options.max_wait is None else parse_seconds("--max-wait", options.max_wait)
+    if options.apply:
+        _ = settings.address  # without one nothing is planned
+    planned = report_plan(settings, options, planner)
+    if not options.apply or not (planned.fields["changes"] or planned.fields["operations"]):
+        return planned
+    throttle = settings.typed.get("throttle")
+    return commit_planned(
+        settings,
+        planned,
+        Mode.AUTO,
+        ReassignmentOptions(
+            throttle=None if throttle is None else bytes_per_second(throttle[-1]), wait=True, max_wait=max_wait
+        ),
+        approve=approval(yes=options.yes),
+        max_changes=None,
+        reviewed=show_review(settings, planned, yes=options.yes),
+        detailed=options.detailed,
+        report=log_event,
+    )

@@ -1,0 +1,153 @@
+"""`surveyor plan ... --apply`: what is shown and asked, what is written, and what a process that ends leaves."""
+
+from pathlib import Path
+
+import pytest
+
+from schemas.columns import TABLE_COLUMNS
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.input_files import reassignment_file
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
+T = "t"
+BEFORE = {0: [0, 1, 2], 1: [0, 1]}
+REVERSED = (T, 0, [2, 1, 0])
+"""Another order, which copies nothing, so that it is complete at once."""
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    tree.add_topic(T, BEFORE)
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
+    write_first_snapshot(ready)
+    return ready
+
+
+@pytest.fixture
+def question(tmp_path: Path) -> list[str]:
+    """A reassignment of partition 0, without its election."""
+    return ["plan", "reassign", "--skip-elections", "--reassignment-json-file", reassignment_file(tmp_path, REVERSED)]
+
+
+def test_what_is_written_is_what_the_plan_and_its_dry_run_show(
+    surveyor: Surveyor, controller: CancellingController, question: list[str]
+) -> None:
+    plan = surveyor.json(*question, "--name", "reverse")
+    dry = surveyor.json("commit", "reverse")
+    assert (controller.requests, dry["due"], plan["changes"]) == ([], 1, 1)
+
+    done = surveyor.json(*question, "--name", "reverse", "--apply")
+
+    assert controller.requests == [{(T, 0): [2, 1, 0]}]
+    assert {**plan, **done, "next": 0, "status": 0} == {**done, "next": 0, "status": 0}, "every field of the plan"
+    assert {name: done[name] for name in ("status", "applied_now", "applied", "is_complete", "complete")} == {
+        "status": "committed",
+        "applied_now": 1,
+        "applied": 1,
+        "is_complete": True,
+        "complete": 1,
+    }
+    assert [step["command"].split()[1:4] for step in done["next"]] == [["rollback", "reverse", "--apply"]]
+    (row,) = surveyor.warehouse.rows("plans")
+    assert (row["plan_id"], "--apply" in row["command"]) == (plan["plan_id"], False)
+
+
+@pytest.mark.parametrize(
+    ("stdout_is_terminal", "answer", "code"), [(True, True, DONE), (True, False, ERROR), (False, False, ERROR)]
+)
+def test_the_review_is_shown_once_before_the_question(  # noqa: PLR0913, PLR0917 - fixtures and a table
+    monkeypatch: pytest.MonkeyPatch,
+    surveyor: Surveyor,
+    controller: CancellingController,
+    question: list[str],
+    stdout_is_terminal: bool,  # noqa: FBT001 - a row of the table
+    answer: bool,  # noqa: FBT001 - as above
+    code: int,
+) -> None:
+    """A file or a pipe on stdout does not show it to the user, so that the commit shows its own."""
+    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
+    monkeypatch.setattr("jobs.runtime.confirmation.confirm", lambda _: answer)
+    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal_output", lambda: stdout_is_terminal)
+
+    ran = surveyor(*question, "--apply")
+
+    assert (ran.code, ran.stdout.count("~ t-0"), ran.stderr.count("~ t-0")) == (code, 1, int(not stdout_is_terminal))
+    assert len(controller.requests) == int(answer)
+    assert ("plan is complete" in ran.stdout, "undo: surveyor rollback" in ran.stdout) == (answer, answer)
+
+
+def test_nothing_due_writes_nothing(
+    surveyor: Surveyor, tree: KafkaTree, controller: CancellingController, tmp_path: Path
+) -> None:
+    before, same = tree.dump(), reassignment_file(tmp_path, (T, 0, BEFORE[0]))
+
+    ran = surveyor("plan", "reassign", "--reassignment-json-file", same, "--apply", "--detailed-exitcode")
+
+    assert (ran.code, "nothing is due" in ran.stdout, tree.dump()) == (DONE, True, before)
+    assert (controller.requests, surveyor.warehouse.rows("commits")) == ([], [])
+
+
+def test_a_refused_plan_is_not_committed(surveyor: Surveyor, controller: CancellingController, tmp_path: Path) -> None:
+    faulty = reassignment_file(tmp_path, (T, 0, [0, 0]))
+
+    ran = surveyor("plan", "reassign", "--reassignment-json-file", faulty, "--apply", "--json")
+
+    assert (ran.code, ran.json["status"], controller.requests) == (REFUSED, "refused", [])
+
+
+def test_a_refused_commit_leaves_the_plan_and_its_fields(
+    surveyor: Surveyor, controller: CancellingController, question: list[str], tree: KafkaTree
+) -> None:
+    tree.client.set("/cluster/id", b'{"version":"1","id":"another-cluster-0000000"}')
+
+    ran = surveyor(*question, "--apply", "--json")
+
+    assert (ran.code, ran.json["status"], ran.json["changes"]) == (REFUSED, "planned", 1)
+    assert ("was made for the cluster with id" in ran.json["error"], controller.requests) == (True, [])
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_the_same_command_continues_after_a_crash(
+    surveyor: Surveyor, controller: CancellingController, question: list[str], *, done: bool
+) -> None:
+    named = [*question, "--name", "reverse", "--apply"]
+    controller.crash_at(1, done=done)
+    with pytest.raises(CrashError):
+        surveyor(*named)
+    surveyor.json("snapshot")
+
+    again = surveyor.json(*named)
+
+    assert (again["is_complete"], again["snapshot_id"]) == (True, 1)
+    assert len(surveyor.warehouse.rows("plans")) == 1
+    assert controller.requests == [{(T, 0): [2, 1, 0]}] * (1 if done else 2)
+    refused = surveyor(*named)
+    assert (refused.code, "the name 'reverse' is taken by plan" in refused.stderr) == (REFUSED, True)
+
+
+def test_the_wait_ends_with_how_to_go_on(surveyor: Surveyor, controller: CancellingController, tmp_path: Path) -> None:
+    move = reassignment_file(tmp_path, (T, 1, [0, 2]))
+
+    ran = surveyor(
+        "plan", "reassign", "--reassignment-json-file", move, "--name", "move", "--apply", "--max-wait", "0s"
+    )
+
+    assert ran.code == RUNNING, ran.stderr
+    (plan,) = surveyor.warehouse.rows("plans")
+    assert f"`surveyor commit {plan['plan_id']} --apply --wait --zookeeper" in ran.stderr
+    assert len(controller.requests) == 1
+
+
+@pytest.mark.parametrize("option", [("--yes",), ("--max-wait", "5s")])
+def test_options_of_the_commit_need_apply(surveyor: Surveyor, question: list[str], option: tuple[str, ...]) -> None:
+    before = {name: surveyor.warehouse.version(name) for name in TABLE_COLUMNS}
+
+    ran = surveyor(*question, *option)
+
+    assert (ran.code, f"{option[0]} is for a plan that is committed" in ran.stderr) == (USAGE, True)
+    assert {name: surveyor.warehouse.version(name) for name in TABLE_COLUMNS} == before
