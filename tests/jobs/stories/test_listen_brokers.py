@@ -144,7 +144,7 @@ def committed(bootstrap: str, count: int) -> set[str]:
     settings = {"group.id": "ledger", "isolation.level": "read_committed", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
     consumer.assign([Position("ledger", 0, 0)])
-    names, deadline = set[str](), time.monotonic() + 60
+    names, deadline = set[str](), time.monotonic() + 180
     while len(names) < count and time.monotonic() < deadline:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
@@ -411,7 +411,7 @@ def use_by_librdkafka(story: Asked, secured: Secured) -> None:
     assert producer.flush(60) == 0
     consumer = Consumer({**settings, "group.id": "rdkafka", "auto.offset.reset": "earliest"})
     consumer.subscribe(["by-rdkafka"])
-    message = next(filter(None, (consumer.poll(1) for _ in range(60))))
+    message = next(filter(None, (consumer.poll(1) for _ in range(180))))
     assert message.value() == b"first"
     consumer.close()
 
@@ -492,7 +492,7 @@ def committed_group(bootstrap: str) -> int:
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(TOPIC, b"last", partition=0)
     assert producer.flush(60) == 0
-    deadline, message = time.monotonic() + 60, None
+    deadline, message = time.monotonic() + 180, None
     while time.monotonic() < deadline and message is None:
         message = consumer.poll(1)
     assert message is not None

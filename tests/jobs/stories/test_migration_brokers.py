@@ -162,7 +162,7 @@ def test_a_migration_is_checked_proved_changed_and_rolled_back(tmp_path: Path) -
         cluster.leave_zookeeper()
         cluster.restart_brokers()
         _has_started(zookeeper)
-        assert eventually(lambda: proof(kraft)["proved"] is True, 120), proof(kraft)
+        assert eventually(lambda: proof(kraft)["proved"] is True, 240), proof(kraft)
         _ask_about_restarts(kraft, cluster)
 
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
@@ -172,7 +172,7 @@ def test_a_migration_is_checked_proved_changed_and_rolled_back(tmp_path: Path) -
             differences = proof(surveyor, *options)["differences"]
             return {(row["what"], row["subject"], row["column"]) for row in differences}
 
-        assert eventually(lambda: found(kraft) == CHANGED, 60), found(kraft)
+        assert eventually(lambda: found(kraft) == CHANGED), found(kraft)
         _undo(admin, cluster.bootstrap)
 
         for broker in cluster.brokers:  # a rollback begins with brokers of ZooKeeper, migration enabled
@@ -183,10 +183,10 @@ def test_a_migration_is_checked_proved_changed_and_rolled_back(tmp_path: Path) -
         cluster.roll_back()
         _await_controller(cluster)
         assert eventually(lambda: zookeeper("migration", "check").code == 0)
-        assert eventually(lambda: proof(zookeeper, "--rolled-back")["proved"] is True, 120)
+        assert eventually(lambda: proof(zookeeper, "--rolled-back")["proved"] is True, 240)
         _report_rollback(zookeeper, before, tmp_path / "proof.html")
         admin.delete_topics(["clicks"])["clicks"].result()
-        assert eventually(lambda: found(zookeeper, "--rolled-back") == VANISHED, 60), found(zookeeper, "--rolled-back")
+        assert eventually(lambda: found(zookeeper, "--rolled-back") == VANISHED), found(zookeeper, "--rolled-back")
 
 
 def _has_started(zookeeper: Surveyor) -> None:

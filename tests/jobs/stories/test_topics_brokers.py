@@ -310,7 +310,7 @@ def test_kafkas_tool_reads_ours_and_we_read_kafkas(
 
     ours.write_text(surveyor.run("export", plan.plan_id, "--format", "kafka").stdout)
     executed = _tool(cluster, "--execute", "--reassignment-json-file", str(ours))
-    moved = eventually(lambda: kafka.assignment(topic).partitions[0] == [2, 0], seconds=60)
+    moved = eventually(lambda: kafka.assignment(topic).partitions[0] == [2, 0])
     verified = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--format", "kafka").stdout
     theirs_of_it = _tool(cluster, "--verify", "--reassignment-json-file", str(ours), "--preserve-throttles")
     generate = ("--generate", "--topics-to-move-json-file", str(topics_file), "--broker-list", "0,1,2")

@@ -38,7 +38,7 @@ class TopicMetadata(dict[int, tuple[int, list[int], list[int]]]):
         return -2, [], []
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 180) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -70,7 +70,7 @@ def create_topics(admin: AdminClient, *topics: NewTopic) -> None:
 
     def is_there(topic: NewTopic) -> bool:
         try:
-            admin.create_topics([topic])[topic.topic].result()
+            admin.create_topics([topic], request_timeout=20)[topic.topic].result()
         except KafkaException as error:
             reason = error.args[0]
             if not (reason.retriable() or reason.code() in _NOT_ANSWERED):
