@@ -52,6 +52,7 @@ def rollback(
     from jobs.console_output.commit_events import log_event
     from jobs.core.units import parse_seconds
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
+    from jobs.execution.planned_commit import commit_planned
     from jobs.execution.rollback import commit_rollback, plan_rollback
     from jobs.repositories.plans.names import Alias
     from jobs.runtime.confirmation import approval, show_review
@@ -64,16 +65,21 @@ def rollback(
     )
     if not apply:
         return planned
+    reviewed = show_review(settings, planned, yes=yes)
     return commit_rollback(
         settings,
         planned,
-        mode,
-        ReassignmentOptions(throttle=rate, wait=True, max_wait=seconds),
-        approve=approval(yes=yes),
-        max_changes=max_changes,
-        reviewed=show_review(settings, planned, yes=yes),
-        detailed=detailed_exitcode,
-        report=log_event,
+        lambda: commit_planned(
+            settings,
+            planned,
+            mode,
+            ReassignmentOptions(throttle=rate, wait=True, max_wait=seconds),
+            approve=approval(yes=yes),
+            max_changes=max_changes,
+            reviewed=reviewed,
+            detailed=detailed_exitcode,
+            report=log_event,
+        ),
     )
 
 

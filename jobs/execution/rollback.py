@@ -1,5 +1,6 @@
 """Rollback of a plan: plan the reverse, store it as a separate plan, and commit it at once if requested."""
 
+from collections.abc import Callable
 from typing import Any
 
 from jobs.adapters.cluster_connections.interface import ClusterReader
@@ -7,17 +8,13 @@ from jobs.advice.plans import after_planning
 from jobs.console_output.commit_events import PlanReused, Report
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode
-from jobs.execution.admin.reassignment_options import ReassignmentOptions
-from jobs.execution.planned_commit import commit_planned
 from jobs.execution.rollback_completion import close_rolled_back, read_rollback, target_snapshot
 from jobs.execution.rollback_plan import refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited
 from jobs.repositories.plans.store import result_of, store
-from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult
-from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from schemas.enums import PlanKind, PlanStatus
@@ -47,32 +44,14 @@ def plan_rollback(
     )
 
 
-def commit_rollback(
-    settings: Settings,
-    planned: CommandResult,
-    mode: Mode,
-    running: ReassignmentOptions,
-    *,
-    approve: Approve | None,
-    max_changes: int | None,
-    reviewed: bool,
-    detailed: bool,
-    report: Report,
-) -> CommandResult:
-    """Commit a rollback that was just planned; the plan that it undoes is marked once every partition is restored."""
+def commit_rollback(settings: Settings, planned: CommandResult, commit: Callable[[], CommandResult]) -> CommandResult:
+    """Commit a rollback that was just planned; the plan that it undoes is marked once every partition is restored.
+
+    `commit` is `commit_planned` with what was given on the command line.
+    """
     done = CommandResult(planned.fields, steps=[], warnings=planned.warnings)
     if planned.fields["changes"]:
-        done = commit_planned(
-            settings,
-            planned,
-            mode,
-            running,
-            approve=approve,
-            max_changes=max_changes,
-            reviewed=reviewed,
-            detailed=detailed,
-            report=report,
-        )
+        done = commit()
     else:
         with settings.connection as cluster, cluster.reading() as reader:
             close_rolled_back(reader, settings, read_plan(settings.warehouse, planned.fields["plan_id"]))

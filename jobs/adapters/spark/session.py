@@ -68,7 +68,7 @@ def start_session(
         if embedded is not None:
             return embedded
     with _starting:
-        return _started(name, settings or {}, remote=place.remote, warehouse=place.warehouse)
+        return _started(name, settings or {}, place)
 
 
 def _embedded(place: Place) -> SparkSession | None:
@@ -91,13 +91,13 @@ That thread may start it again before it is done, as tests do that let a command
 """
 
 
-def _started(name: str, settings: Mapping[str, str], *, remote: str | None, warehouse: str) -> SparkSession:
-    for_store = store_settings(warehouse, os.environ)
-    if remote is not None:
+def _started(name: str, settings: Mapping[str, str], place: Place) -> SparkSession:
+    for_store = store_settings(place.warehouse, os.environ)
+    if place.remote is not None:
         of_session = {name.removeprefix(HADOOP): value for name, value in for_store.items()}
-        return connect.begin(remote, {**connect.UTC, **of_session, **settings})
+        return connect.begin(place.remote, {**connect.UTC, **of_session, **settings})
     connect.leave_mode()
-    own_jvm = {} if is_submitted() else _own_jvm(spark_jars(warehouse))
+    own_jvm = {} if is_submitted() else _own_jvm(spark_jars(place.warehouse))
     options = {**BASE_SETTINGS, **own_jvm, **for_store, **settings}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
