@@ -10,7 +10,6 @@ import ctypes
 import os
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -18,7 +17,7 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cache
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir, mkdtemp
 from typing import Any, Final, NamedTuple
 
 from jobs.core.errors import SurveyorError
@@ -36,9 +35,6 @@ _LISTEN: Final = 0x0A
 
 _FOLDER: Final = "surveyor-engine-"
 _LOCK: Final = "lock"
-
-_NEW_SECONDS: Final = 60.0
-"""Seconds in which a folder that is not locked may be one whose process is about to lock it."""
 
 _CHECKPOINTS: Final = "SAIL_EXECUTION__CHECKPOINT__PATH"
 
@@ -76,14 +72,14 @@ def started() -> tuple[int, frozenset[_Socket]]:
 def _checkpoint_folder() -> Path:
     """Make a temporary folder that is locked while this process lives; remove those that killed processes left."""
     for left in Path(gettempdir()).glob(f"{_FOLDER}*"):
-        with suppress(OSError), (left / _LOCK).open() as lock:  # another user's, or just removed
-            if time.time() - left.stat().st_mtime > _NEW_SECONDS:
-                flock(lock, LOCK_EX | LOCK_NB)
-                rmtree(left, ignore_errors=True)
-    folder = TemporaryDirectory(prefix=_FOLDER)
-    atexit.register(folder.cleanup)
-    flock(os.open(Path(folder.name, _LOCK), os.O_CREAT | os.O_RDWR), LOCK_EX)  # until the process ends
-    return Path(folder.name)
+        with suppress(OSError), (left / _LOCK).open() as lock:  # another user's, in use, or just removed
+            flock(lock, LOCK_EX | LOCK_NB)
+            rmtree(left, ignore_errors=True)
+    new = Path(mkdtemp(prefix=f"new-{_FOLDER}"))
+    flock(os.open(new / _LOCK, os.O_CREAT | os.O_RDWR), LOCK_EX)  # until the process ends
+    folder = new.rename(new.with_name(new.name.removeprefix("new-")))  # others look at it from now on
+    atexit.register(rmtree, folder, ignore_errors=True)
+    return folder
 
 
 _running: Final[list[Any]] = []

@@ -108,19 +108,17 @@ def connects(port: int, seconds: float) -> bool:
 
 
 def test_folders_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose process lives is kept, and so is a new one."""
+    """One whose process lives is kept, and so is one that is not complete."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    made = {name: tmp_path / f"surveyor-engine-{name}" for name in ("killed", "new")}
-    for folder in made.values():
+    killed, new = (tmp_path / f"{prefix}surveyor-engine-x" for prefix in ("", "new-"))
+    for folder in (killed, new):
         folder.mkdir()
         (folder / "lock").touch()
-    os.utime(made["killed"], (0, 0))
     living = embedded_engine._checkpoint_folder()  # noqa: SLF001
-    os.utime(living, (0, 0))
 
     last = embedded_engine._checkpoint_folder()  # noqa: SLF001
 
-    assert {*tmp_path.iterdir()} == {made["new"], living, last}
+    assert {*tmp_path.iterdir()} == {new, living, last}
 
 
 @pytest.fixture
