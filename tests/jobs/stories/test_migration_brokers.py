@@ -29,7 +29,7 @@ from jobs.adapters.embedded.migrating import CONTROLLER_ID, MigratingCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.real_cluster import broker_in_control, create_topics, eventually
+from tests.jobs.support.kafka.real_cluster import broker_in_control, create_topics, delete_topic, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.brokers
@@ -90,7 +90,7 @@ def _change_during_migration(admin: AdminClient, bootstrap: str) -> None:
 
 def _undo(admin: AdminClient, bootstrap: str) -> None:
     _set_retention(admin, "orders", "3600000")
-    admin.delete_topics(["new"])["new"].result()
+    delete_topic(admin, "new")
     admin.alter_user_scram_credentials([CREDENTIAL])["alice"].result()
     _replace_acl(admin, of="User:carol", by="User:alice")
     with KafkaAdminClient(bootstrap_servers=bootstrap) as client:
@@ -185,7 +185,7 @@ def test_a_migration_is_checked_proved_changed_and_rolled_back(tmp_path: Path) -
         assert eventually(lambda: zookeeper("migration", "check").code == 0)
         assert eventually(lambda: proof(zookeeper, "--rolled-back")["proved"] is True, 240)
         _report_rollback(zookeeper, before, tmp_path / "proof.html")
-        admin.delete_topics(["clicks"])["clicks"].result()
+        delete_topic(admin, "clicks")
         assert eventually(lambda: found(zookeeper, "--rolled-back") == VANISHED), found(zookeeper, "--rolled-back")
 
 

@@ -2,8 +2,10 @@
 
 import base64
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
@@ -66,23 +68,38 @@ def create_topic(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str, partiti
 
 
 def create_topics(admin: AdminClient, *topics: NewTopic) -> None:
-    """Create topics; ask again where librdkafka gave the request up, as brokers may join while it is on its way."""
+    for topic in topics:
+        _ask_until_done(partial(admin.create_topics, [topic], request_timeout=20), KafkaError.TOPIC_ALREADY_EXISTS)
 
-    def is_there(topic: NewTopic) -> bool:
+
+def delete_topic(admin: AdminClient, topic: str) -> None:
+    _ask_until_done(partial(admin.delete_topics, [topic], request_timeout=20), KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def _ask_until_done(request: Callable[[], Mapping[str, Future[None]]], done_before: int) -> None:
+    """Ask again where librdkafka gave the request up, as brokers may join, or lead, while it is on its way."""
+
+    def is_done() -> bool:
+        (answer,) = request().values()
         try:
-            admin.create_topics([topic], request_timeout=20)[topic.topic].result()
+            answer.result()
         except KafkaException as error:
             reason = error.args[0]
-            if not (reason.retriable() or reason.code() in _NOT_ANSWERED):
-                return bool(reason.code() == KafkaError.TOPIC_ALREADY_EXISTS)
-            return False
+            if not (reason.retriable() or reason.code() in _ASKED_AGAIN) and reason.code() != done_before:
+                raise
+            return bool(reason.code() == done_before)
         return True
 
-    assert all(eventually(lambda topic=topic: is_there(topic)) for topic in topics)  # type: ignore[misc] # a default
+    assert eventually(is_done)
 
 
-_NOT_ANSWERED: Final = {KafkaError._DESTROY_BROKER, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}  # noqa: SLF001
-"""Errors of librdkafka after which a request may have been carried out."""
+_ASKED_AGAIN: Final = {
+    KafkaError.NOT_CONTROLLER,
+    KafkaError._DESTROY_BROKER,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+}
+"""Errors after which a request may have been carried out, and that of a controller that has just changed."""
 
 
 def id_of(topic: str) -> str:
