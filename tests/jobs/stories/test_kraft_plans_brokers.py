@@ -138,7 +138,7 @@ def test_topics_are_made_extended_configured_and_deleted(kafka: KRaftKafka) -> N
     assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 0
     kafka.plan("remove", "delete", "--topics", "made")
     assert committed(kafka.surveyor("commit", "remove", *APPLY, "--json"))["applied_now"] == 1
-    assert eventually(lambda: "made" not in kafka.admin.list_topics(timeout=20).topics)
+    assert eventually(lambda: "made" not in kafka.admin.list_topics(timeout=90).topics)
     assert kafka.surveyor.json("verify", "remove")["complete"] == 1
 
 
@@ -363,10 +363,10 @@ def test_a_killed_drain_is_run_again(kafka: KRaftKafka, monkeypatch: pytest.Monk
 
 def delete_topics(kafka: KRaftKafka) -> None:
     """Delete the topics of other tests, which a drain would concern."""
-    topics = [*kafka.admin.list_topics(timeout=20).topics]
+    topics = [*kafka.admin.list_topics(timeout=90).topics]
     for deleted in kafka.admin.delete_topics(topics).values() if topics else ():
         deleted.result(30)
-    assert eventually(lambda: not kafka.admin.list_topics(timeout=20).topics)
+    assert eventually(lambda: not kafka.admin.list_topics(timeout=90).topics)
 
 
 ROLLBACK_KILLED_AT = {

@@ -111,7 +111,7 @@ class Secured:
 
     def partitions(self, topic: str) -> dict[int, tuple[int, list[int]]]:
         """Leader and replicas."""
-        known = self.admin.list_topics(topic, timeout=20).topics[topic].partitions
+        known = self.admin.list_topics(topic, timeout=90).topics[topic].partitions
         return {number: (row.leader, list(row.replicas)) for number, row in sorted(known.items())}
 
     def config(self, kind: str, name: str) -> dict[str, str]:
@@ -208,7 +208,7 @@ def test_plans_are_carried_out_with_the_permissions_that_the_docs_name(secured: 
     secured.carry_out("undrain", "undrain", "--brokers", "2", options=("--wait",))
 
     secured.carry_out("remove", "delete", "--topics", "work")
-    assert eventually(lambda: "work" not in secured.admin.list_topics(timeout=20).topics)
+    assert eventually(lambda: "work" not in secured.admin.list_topics(timeout=90).topics)
 
 
 def test_a_running_move_is_cancelled_and_its_throttle_removed(secured: Secured, tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ def test_one_command_does_a_job_and_names_the_one_that_undoes_it(kafka: PlannedK
     done(*unset.split())
     assert eventually(lambda: kafka.config("topic", "job") == {})
     assert done(*delete.split()) == []
-    assert "job" not in kafka.admin.list_topics(timeout=20).topics
+    assert "job" not in kafka.admin.list_topics(timeout=90).topics
 
 
 def test_a_plan_of_another_process_is_continued_by_its_name(kafka: PlannedKafka, tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_what_needs_a_dead_broker_is_not_requested(kafka: PlannedKafka, tmp_path
     assert eventually(lambda: kafka.is_in_sync("led-by-dead"))
     assert (kafka.replicas("to-dead"), list(kafka.replicas("grows"))) == ({0: [1, 2]}, [0])
     assert kafka.partitions("led-by-dead")[0][:2] == (1, [3, 1])
-    assert "new" not in kafka.admin.list_topics(timeout=20).topics
+    assert "new" not in kafka.admin.list_topics(timeout=90).topics
     status = kafka.surveyor.json("status")
     (waiting,) = (row for row in status["uncommitted_plans"] if "empty-3" in row["what"])
     assert "2 changes; broker 3 is live again: 2 of 2 changes assume otherwise" in waiting["what"]

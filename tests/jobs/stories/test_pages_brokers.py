@@ -56,12 +56,11 @@ FOLDERS: Final = ("/var/lib/node_exporter", "/var/www")
 
 
 def five_minutes(stage: CommandEnvironments) -> None:
-    """Broker 2 leads nothing of what prefers it, since it was restarted."""
+    """Broker 2 is empty; broker 0 leads no partition since it was restarted."""
     stage.go_to(REAL)
-    sizes = {"orders": 4, "clicks": 2}
-    for topic, times in sizes.items():
-        stage.make_topic(topic, [[0, 2, 1], [1, 2, 0], [0, 1, 2]] * times)
-    stage.reorder({(topic, number): [2, 0, 1] for topic, times in sizes.items() for number in range(0, 3 * times, 3)})
+    for topic, partitions in {"orders": 6, "clicks": 4}.items():
+        stage.make_topic(topic, [[1, 0]] * partitions)
+        stage.reorder({(topic, number): [0, 1] for number in range(0, partitions, 2)})
 
 
 def small(stage: CommandEnvironments) -> None:

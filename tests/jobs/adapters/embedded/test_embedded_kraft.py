@@ -30,7 +30,7 @@ def test_a_node_alone_keeps_its_topics_over_a_restart() -> None:
         pid = node.pid
         node.restart()
         assert node.pid != pid
-        metadata = admin.list_topics(timeout=20)
+        metadata = admin.list_topics(timeout=90)
         assert metadata.cluster_id == CLUSTER_ID
         assert len(metadata.topics["orders"].partitions) == 2
     assert not node.is_running()

@@ -97,7 +97,7 @@ class PlannedKafka:
 
     def partitions(self, topic: str) -> dict[int, tuple[int, list[int], set[int]]]:
         """Leader, replicas and ISR of each partition, as librdkafka says."""
-        known = self.admin.list_topics(topic, timeout=20).topics[topic].partitions
+        known = self.admin.list_topics(topic, timeout=90).topics[topic].partitions
         return {number: (row.leader, list(row.replicas), set(row.isrs)) for number, row in known.items()}
 
     def leaders(self, topic: str) -> dict[int, int]:

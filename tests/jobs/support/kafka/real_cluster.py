@@ -126,7 +126,7 @@ def _controller_reported_by(broker: str) -> int | None:
 
 def topic_metadata(broker: str, topic: str) -> TopicMetadata:
     """A topic in the metadata of this one broker."""
-    metadata = AdminClient({"bootstrap.servers": broker}).list_topics(topic, timeout=10).topics[topic]
+    metadata = AdminClient({"bootstrap.servers": broker}).list_topics(topic, timeout=60).topics[topic]
     return TopicMetadata({p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in metadata.partitions.values()})
 
 
