@@ -48,13 +48,12 @@ EXAMPLES: Final = """\
 Examples:
   export SURVEYOR_ZOOKEEPER=zk1:2181,zk2:2181/kafka
   export SURVEYOR_WAREHOUSE=/data/surveyor
-  surveyor status --watch 5s
-  surveyor snapshot
-  surveyor plan elect --preferred --name balance
-  surveyor show plan balance
-  surveyor commit balance                # what it would write
-  surveyor commit balance --apply
-  surveyor verify balance
+  surveyor status
+  surveyor plan reassign --add-brokers 4 --apply   # plan, ask, move, wait
+  surveyor plan elect --preferred --name balance   # or in steps: plan,
+  surveyor commit balance                          # see what it would write,
+  surveyor commit balance --apply                  # write,
+  surveyor verify balance                          # and verify
 
 Commands change a cluster only if --apply is given. `surveyor COMMAND --help`
 lists the everyday options of a command, `--help-all` all of them. Each result
