@@ -17,7 +17,7 @@ from jobs.adapters.spark.session import start_session
 from jobs.runtime.console import log
 from tests.bench.clusters.synthetic import TOPIC_SIZE, cluster
 from tests.bench.cold import bench_cold, bench_shell
-from tests.bench.engines import TARGETS, bench_engines, bench_generate
+from tests.bench.engines import TARGETS, bench_engines, bench_generate, bench_jobs
 from tests.bench.failover import bench_failover
 from tests.bench.figures import Driver, Figure, describe
 from tests.bench.fleet import CLUSTERS, bench_fleet
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
 def run(options: argparse.Namespace) -> Report:
     """Measure everything, the small first; a server is stopped before the next one starts."""
     # before a session of ours takes memory and processors
-    cold = [*bench_cold(REPEATS), bench_generate(REPEATS), *bench_fleet(options.clusters)]
+    cold = [*bench_cold(REPEATS), bench_generate(REPEATS), *bench_jobs(), *bench_fleet(options.clusters)]
     cold += bench_engines([min(TARGETS), *options.partitions], REPEATS)
     spark = start_session("surveyor bench", {"spark.driver.memory": options.driver_memory})
     driver = Driver(spark)

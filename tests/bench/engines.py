@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -18,6 +18,7 @@ from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import cluster
 from tests.bench.figures import Figure, median_of, timed
 from tests.jobs.support.kafka.kafka_tools import MOVES, Tools
+from tests.jobs.support.kafka.real_cluster import eventually
 from tests.spark_settings import JVM_OPTIONS
 
 TARGETS: Final = {400: 0.35, 100_000: 0.35, 1_000_000: 0.65}
@@ -83,19 +84,24 @@ def _peak_bytes(*arguments: str) -> int:
     return usage.ru_maxrss * 1024
 
 
+@contextmanager
+def _kafka(brokers: int) -> Iterator[tuple[EmbeddedCluster, tuple[str, ...]]]:
+    """Real brokers with topics of two replicas on the first three; yield the options of a command, too."""
+    with EmbeddedCluster(brokers) as running, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
+        pairs = [[number % 3, (number + 1) % 3] for number in range(PARTITIONS)]
+        topics = [NewTopic(f"topic-{number}", replica_assignment=pairs) for number in range(TOPICS)]
+        for created in AdminClient({"bootstrap.servers": running.bootstrap}).create_topics(topics).values():
+            created.result()
+        yield running, ("--zookeeper", running.zookeeper_server.connect, "--warehouse", f"{folder}/warehouse")
+
+
 def bench_generate(rounds: int) -> Figure:
     """Measure a plan to remove a broker, with its snapshot, against the same question to Kafka's tool."""
-    with EmbeddedCluster(3) as running, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
-        names = [f"topic-{number}" for number in range(TOPICS)]
-        created = AdminClient({"bootstrap.servers": running.bootstrap}).create_topics(
-            [NewTopic(name, num_partitions=PARTITIONS, replication_factor=2) for name in names]
-        )
-        for future in created.values():
-            future.result()
-        topics = Path(folder, "topics.json")
-        topics.write_text(json.dumps({"version": 1, "topics": [{"topic": name} for name in names]}))
-        question = ("--topics-to-move-json-file", str(topics), "--broker-list", "0,1")
-        place = ("--zookeeper", running.zookeeper_server.connect, "--warehouse", f"{folder}/warehouse")
+    with _kafka(3) as (running, place), tempfile.NamedTemporaryFile("w", suffix=".json") as topics:
+        names = [{"topic": f"topic-{number}"} for number in range(TOPICS)]
+        json.dump({"version": 1, "topics": names}, topics)
+        topics.flush()
+        question = ("--topics-to-move-json-file", topics.name, "--broker-list", "0,1")
         tools = Tools(running.bootstrap)
         _peak_bytes("snapshot", *place)
         figures = [
@@ -109,3 +115,55 @@ def bench_generate(rounds: int) -> Figure:
             for _ in range(rounds)
         ]
     return median_of(figures, attrgetter("ratio"))
+
+
+JOBS: Final = {
+    "add a broker": "reassign --add-brokers 3",
+    "more replicas, by pattern": "reassign --replication-factor 3 --topics topic-1.*",
+    "a new topic": "assign --topic {} --partitions 12 --replication-factor 3",
+    "before maintenance": "drain --brokers 2",
+    "after maintenance": "undrain --brokers 2",
+    "preferred leaders": "elect --preferred",
+    "fewer replicas, by pattern": "reassign --replication-factor 2 --topics topic-1.*",
+    "decommission a broker": "reassign --remove-brokers 3",
+}
+"""Everyday jobs, which lead back to the beginning together, but for the new topic."""
+
+STEPS: Final = ("commit {}", "commit {} --apply --wait", "verify {}")
+"""The commands that carry out a plan in steps."""
+
+
+def bench_jobs() -> Iterator[Figure]:
+    """Measure each everyday job in one command, against the commands of its steps on Spark."""
+    with _kafka(4) as (running, place):
+        in_steps = {job: _seconds(running, _steps(place, job, plan)) for job, plan in JOBS.items()}
+        for job, plan in JOBS.items():
+            whole = ("plan", *plan.format("in-one").split(), "--apply", "--yes", *place, "--engine", "embedded")
+            yield Figure(
+                measured=f"{job}, {TOPICS * PARTITIONS} partitions without records: one command",
+                seconds=_seconds(running, [whole]),
+                baseline="snapshot, plan, commit, commit --apply --wait, verify with --engine spark",
+                baseline_seconds=in_steps[job],
+            )
+
+
+def _steps(place: Sequence[str], job: str, plan: str) -> Iterator[tuple[str, ...]]:
+    name = job.replace(" ", "-").replace(",", "")
+    yield "snapshot", *place, "--engine", "spark"
+    yield "plan", *plan.format("in-steps").split(), "--name", name, "--no-refresh", *place, "--engine", "spark"
+    yield from ((*step.format(name).split(), *place) for step in STEPS)
+
+
+def _seconds(running: EmbeddedCluster, commands: Iterable[Sequence[str]]) -> float:
+    """Run commands one after another, each a process; a broker leads nothing, so that leaders can be elected."""
+    commands = list(commands)
+    if "--preferred" in str(commands):
+        running.brokers[1].restart()
+        admin = AdminClient({"bootstrap.servers": running.brokers[0].address})
+        assert eventually(lambda: _is_in_sync(admin))
+    return timed(lambda: [_peak_bytes(*command) for command in commands])[0]
+
+
+def _is_in_sync(admin: AdminClient) -> bool:
+    topics = admin.list_topics().topics.values()
+    return all(len(row.isrs) == len(row.replicas) for topic in topics for row in topic.partitions.values())
