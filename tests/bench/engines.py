@@ -89,7 +89,7 @@ def _kafka(brokers: int) -> Iterator[tuple[EmbeddedCluster, tuple[str, ...]]]:
     """Real brokers with topics of two replicas on the first three; yield the options of a command, too."""
     with EmbeddedCluster(brokers) as running, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         pairs = [[number % 3, (number + 1) % 3] for number in range(PARTITIONS)]
-        topics = [NewTopic(f"topic-{number}", replica_assignment=pairs) for number in range(TOPICS)]
+        topics = [NewTopic(f"topic-{number}", PARTITIONS, replica_assignment=pairs) for number in range(TOPICS)]
         for created in AdminClient({"bootstrap.servers": running.bootstrap}).create_topics(topics).values():
             created.result()
         yield running, ("--zookeeper", running.zookeeper_server.connect, "--warehouse", f"{folder}/warehouse")
