@@ -3,6 +3,7 @@
 The plan is stored before, so a process that ends at any time leaves a plan that `surveyor commit` continues.
 """
 
+import re
 from typing import Final
 
 from jobs.adapters.zookeeper.connection import poll_until
@@ -62,7 +63,8 @@ def commit_planned(
         )
     except SurveyorError as error:
         error.result = planned.fields | {"status": find_plan(settings.warehouse, name).status} | error.result
-        error.args = (with_full_commands(settings, str(error)),)
+        of_plan = re.compile(rf"`surveyor (\w+ (?:{planned.fields['plan_id']}|{re.escape(name)})\b[^`]*)`")
+        error.args = (with_full_commands(settings, str(error), of_plan),)
         raise
     committed.fields = planned.fields | committed.fields
     committed.warnings = [*(planned.warnings or ()), *(committed.warnings or ())]

@@ -45,6 +45,7 @@ def test_the_reader_shown_ends_as_it_should(warehouse: Warehouse) -> None:
     assert ends == {(0, "8000\n", "")}
 
 
+@pytest.mark.jvm
 @pytest.mark.usefixtures("spark")
 def test_the_reader_and_the_source_shown(tree: KafkaTree, warehouse: Warehouse) -> None:
     """Each once, in this process."""
