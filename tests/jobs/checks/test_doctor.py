@@ -55,14 +55,25 @@ def test_healthy_cluster(tree: KafkaTree, warehouse: Warehouse, look: Callable[.
     # fake brokers answer control requests and no others
     assert states(findings) == dict.fromkeys(findings, CheckStatus.FINE) | {"settings": CheckStatus.WARNING}
     assert [*findings] == [
-        *("python", "java", "jars", "warehouse", "tables", "schema"),
+        *("python", "engine", "warehouse", "tables", "schema"),
         *("zookeeper", "controller", "permissions", "clock", "brokers", "settings", "control requests"),
     ]
     assert findings["controller"][1] == "0, epoch 7"
-    assert re.match(r"(17|21)[\d.+-]*; /", findings["java"][1])
+    assert re.match(r"embedded: Sail [\d.]+", findings["engine"][1])
     after = tree.dump()
     assert after.pop("/")[0] == before.pop("/")[0]  # its children changed for a moment, and are the same again
     assert after == before
+
+
+def test_spark_needs_java_and_jars(
+    tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURVEYOR_ENGINE", "spark")
+
+    findings = look(tree.hosts)
+
+    assert [*findings][:4] == ["python", "engine", "java", "jars"]
+    assert re.match(r"(17|21)[\d.+-]*; /", findings["java"][1])
 
 
 def test_no_warehouse_is_created(tree: KafkaTree, warehouse: Warehouse, look: Callable[..., Findings]) -> None:
@@ -144,6 +155,7 @@ def test_migration_without_brokers(bare_tree: KafkaTree, look: Callable[..., Fin
 def test_machine_without_prerequisites(
     tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SURVEYOR_ENGINE", "spark")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path / "empty"))
     monkeypatch.setattr("jobs.checks.doctor.MIN_FREE_BYTES", 2**80)
@@ -164,6 +176,7 @@ def test_machine_without_prerequisites(
 
 def test_jars_of_a_warehouse_on_s3(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark needs more of them than for a folder; here there are those for a folder."""
+    monkeypatch.setenv("SURVEYOR_ENGINE", "spark")
     monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path))
     delta = Path(tmp_path, "jars", "delta-spark_4.2_2.13-4.4.0")
     delta.mkdir(parents=True)
