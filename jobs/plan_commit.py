@@ -6,6 +6,7 @@ from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
+from schemas.enums import AS_REQUESTED
 
 if TYPE_CHECKING:
     from jobs.planning.plan_draft import Planner
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner") -> CommandResult:
     """Make a plan; with --apply commit it, wait until its last wave is complete, and verify it."""
     from jobs.console_output.commit_events import log_event
+    from jobs.core.errors import ExitCode
     from jobs.core.units import parse_seconds
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.planned_commit import commit_planned
@@ -25,6 +27,11 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
         _ = settings.address  # without one nothing is planned
     planned = report_plan(settings, options, planner)
     if not options.apply or not (planned.fields["changes"] or planned.fields["operations"]):
+        of_plan = ("plan_id", "=", planned.fields["plan_id"])
+        rejected = settings.warehouse.read("rejections", of_plan, columns=["code"])["code"].to_pylist()
+        if options.apply and not AS_REQUESTED.issuperset(rejected):
+            planned.lines = *planned.lines, "nothing was committed, because nothing that is rejected could be done"
+            planned.exit_code = ExitCode.REFUSED
         return planned
     throttle = settings.typed.get("throttle")
     return commit_planned(

@@ -270,6 +270,12 @@ class RejectionCode(StrEnum):
     """delete.topic.enable is false."""
 
 
+AS_REQUESTED: Final = frozenset(
+    {RejectionCode.ALREADY_PREFERRED, RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_OFFLINE, RejectionCode.NOT_SET}
+)
+"""Reasons why a partition gets no change that mean that it needs none."""
+
+
 class FailureScenario(StrEnum):
     """Kinds of loss of a what-if, examined one at a time; values as on the command line."""
 

@@ -442,7 +442,7 @@ NO_FIRST_LEADERS: Final = Sentence("the Admin API does not elect first leaders o
 TIERED_UNCHECKED: Final = Sentence(
     f"only a broker can check {TIERED} against its own configs, and it fails if they do not fit"
 )
-HOLD_TOO_SHORT: Final = Sentence("a reassignment takes longer than the controllership may be held")
+MOVES_REPLICAS: Final = Sentence("Kafka's controller moves replicas")
 NO_BROKER_CONTROLS: Final = Sentence("no broker is the controller")
 CONTROLLER_DEAD: Final = Sentence("controller {controller} is not a live broker")
 CONTROLLER_UNREACHABLE: Final = Sentence("cannot reach the controller (broker {controller}) at {addresses}")

@@ -468,9 +468,9 @@ def _racks(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _skew(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Suggest a plan that evens out brokers, unless one is down or replicas move, which changes what is even."""
+    """Suggest a plan that evens out brokers, unless one is down or drained or replicas move, which is not lasting."""
     health = situation.health
-    if health.gone or health.moving:
+    if health.gone or health.moving or situation.drained:
         return
     for skew in health.skew:
         yield Suggestion(*_skew_step(skew, health.sizes_taken_at, situation.now))

@@ -186,7 +186,8 @@ def undo_steps(settings: Settings, plan: Plan) -> list[Suggestion]:
     """Suggest what undoes a plan that was committed, except for a drain, whose verification suggests it."""
     if plan.row.status != PlanStatus.COMMITTED:
         return []
-    return [suggestion(settings, "undo", *command, "--apply") for command in _undoing(plan)]
+    throttle = settings.typed.get("throttle", ()) if plan.row.kind == PlanKind.REASSIGN else ()
+    return [suggestion(settings, "undo", *command, *throttle, "--apply") for command in _undoing(plan)]
 
 
 def _undoing(plan: Plan) -> Iterator[list[str]]:

@@ -172,6 +172,8 @@ class PlanSelection:
             f"{self.row.status}; {summarise(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
+        if self.row.kind == PlanKind.ELECT and not changes and (threshold := self.row.options.get("threshold")):
+            yield f"  no broker is above the imbalance threshold {threshold}; --imbalance-threshold 0 considers all"
         volume = stored_volume(self.warehouse, changes)
         yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(settings.throttle))
         if self.row.kind == PlanKind.UNDRAIN:

@@ -48,6 +48,7 @@ class _State:
 
     format = LogFormat.TEXT
     cluster: str | None = None
+    has_libraries = True
     has_hooks = False
     """Whether errors that end a thread or the process are logged."""
     quiet_loggers: Final[list[logging.Logger]] = []
@@ -97,14 +98,23 @@ def module_logger(module: str) -> logging.Logger:
 
 
 def configure(
-    level: LogLevel | None = None, log_format: LogFormat | None = None, *, cluster: str | None = None
+    level: LogLevel | None = None,
+    log_format: LogFormat | None = None,
+    *,
+    cluster: str | None = None,
+    with_libraries: bool | None = None,
 ) -> None:
-    """Set what is logged from now on, and how; None leaves a setting unchanged."""
+    """Set what is logged from now on, and how; None leaves a setting unchanged.
+
+    `with_libraries`: whether level debug also shows the records of libraries.
+    """
     if level is not None:
         LOGGER.setLevel(level.upper())
+    if with_libraries is not None:
+        _State.has_libraries = with_libraries
     _State.format = log_format or _State.format
     _State.cluster = cluster or _State.cluster
-    is_debug = LOGGER.level == logging.DEBUG
+    is_debug = _shows_libraries()
     _set_native_level(is_debug=is_debug)
     set_last_line_format(log_record)
     if is_json() and not _State.has_hooks:
@@ -153,7 +163,11 @@ def quiet_logger(name: str) -> logging.Logger:
 
 
 def _set_quiet(logger: logging.Logger) -> None:
-    logger.setLevel(logging.NOTSET if LOGGER.level == logging.DEBUG else logging.CRITICAL)
+    logger.setLevel(logging.NOTSET if _shows_libraries() else logging.CRITICAL)
+
+
+def _shows_libraries() -> bool:
+    return LOGGER.level == logging.DEBUG and _State.has_libraries
 
 
 def attach_handler(logger: logging.Logger) -> None:

@@ -144,7 +144,12 @@ def format_age(moment: datetime, now: datetime | None = None) -> str:
     >>> format_age(at_noon, later), format_age(later, at_noon)
     ('2 h 0 min', '0 s')
     """
-    return format_duration(max(((datetime.now(UTC) if now is None else now) - moment).total_seconds(), 0))
+    return format_duration(age_seconds(moment, now))
+
+
+def age_seconds(moment: datetime, now: datetime | None = None) -> float:
+    """Return the time since a moment, 0 if it is to come; `now` is the present by default."""
+    return max(((datetime.now(UTC) if now is None else now) - moment).total_seconds(), 0)
 
 
 def format_duration(seconds: float) -> str:

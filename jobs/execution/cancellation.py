@@ -469,11 +469,10 @@ def _report(
     result = cancellation_json(plan, cancellation, outcomes)
     failed = [outcome for outcome in outcomes if outcome.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     failures = unapplied_lines(outcomes)
-    discarded = "discarded, no commit applied anything of it, " if is_discarded else ""
-    counts = counts_in_words(cancellation, None if is_discarded else outcomes)
-    title = f"plan {plan.title}: {plan.row.status}; {discarded}{counts}"
+    counts = "discarded, no commit applied anything of it" if is_discarded else counts_in_words(cancellation, outcomes)
+    title = f"plan {plan.title}: {plan.row.status}; {counts}"
     is_unfinished = bool(failed or cancellation.safe or cancellation.of(ReassignmentStatus.OUT_OF_ORDER))
-    steps = _steps(settings, plan, cancellation, again=is_unfinished)
+    steps = [] if is_discarded else _steps(settings, plan, cancellation, again=is_unfinished)
     # moves that continue keep the throttle
     left = [] if cancellation.of(ReassignmentStatus.IN_PROGRESS) else throttle_rows(settings.warehouse, plan.plan_id)
     if left and not is_unfinished:
@@ -483,7 +482,7 @@ def _report(
         title,
         *([f"  {not_removed_text(left)}"] if left else ()),
         *failures[:LINES_SHOWN],
-        *cancellation_lines(plan, cancellation),
+        *(() if is_discarded else cancellation_lines(plan, cancellation)),
         steps=steps,
         warnings=[],
         exit_code=ExitCode.ERROR if is_unfinished or left else ExitCode.DONE,
@@ -491,4 +490,5 @@ def _report(
 
 
 def _steps(settings: Settings, plan: Plan, cancellation: CancellationPlan, *, again: bool = False) -> list[Suggestion]:
-    return after_cancellation(settings, plan, again=again, complete=bool(cancellation.of(ReassignmentStatus.COMPLETE)))
+    complete = plan.row.status != PlanStatus.PLANNED and bool(cancellation.of(ReassignmentStatus.COMPLETE))
+    return after_cancellation(settings, plan, again=again, complete=complete)

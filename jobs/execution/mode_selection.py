@@ -157,7 +157,7 @@ def _why_not_batch(plan: Plan) -> str | None:
     if needs_tiered_storage(plan.operations):
         return reasons.TIERED_UNCHECKED.render()
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
-    return reasons.HOLD_TOO_SHORT.render() if moving else None
+    return reasons.MOVES_REPLICAS.render() if moving else None
 
 
 def refuse_resident_drain(plan: Plan) -> None:

@@ -59,7 +59,7 @@ def commit_rollback(settings: Settings, planned: CommandResult, commit: Callable
     is_back = original.status == PlanStatus.ROLLED_BACK
     later = f"; rolled_back once `surveyor verify {planned.fields['plan_id']}` finds every partition restored"
     done.lines = *done.lines, f"plan {original.title} is {original.status}{'' if is_back else later}"
-    done.fields |= {"rolled_back": is_back}
+    done.fields |= {"rollback_of_status": original.status, "rolled_back": is_back}
     return done
 
 

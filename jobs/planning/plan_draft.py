@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from jobs.advice.plans import BEGUN_STATUSES, after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_signs import migration_refusal, refuse_migration
+from jobs.core.units import age_seconds
 from jobs.planning.planning_tables import PlanningTables, Registered
 from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.deletion_impact import deletion_impact_of
@@ -120,7 +122,7 @@ def make_plan(
     address is not given, or a plan has the name already: the same plan is on the same snapshot.
     """
     warehouse, alias = settings.warehouse, Alias(options.name, options.replace_name)
-    options = _on_snapshot_of_begun(warehouse, alias, options)
+    options = _on_snapshot_of_begun(settings, alias, options)
     snapshot_id = options.snapshot_id
     is_new = _takes_snapshot(settings, options, alias)
     snapshot = find_snapshot(warehouse, _refreshed(settings, source, options.log) if is_new else snapshot_id)
@@ -164,14 +166,30 @@ def make_plan(
     return result
 
 
-def _on_snapshot_of_begun(warehouse: Warehouse, alias: Alias, options: PlanOptions) -> PlanOptions:
-    """With --apply, let a plan of this name that is not finished be found again, so that its commit is continued."""
+def _on_snapshot_of_begun(settings: Settings, alias: Alias, options: PlanOptions) -> PlanOptions:
+    """With --apply, let a plan of this name or command that is not finished be found again, to continue its commit."""
+    warehouse = settings.warehouse
     if not options.apply or alias.replaces or options.snapshot_id is not None or not warehouse.exists():
         return options
-    existing = plan_named(warehouse, alias.name)
+    existing = _begun_by_command(settings, options) if alias.name is None else plan_named(warehouse, alias.name)
     if existing is None or existing.status not in {PlanStatus.PLANNED, *BEGUN_STATUSES}:
         return options
     return replace(options, snapshot_id=existing.snapshot_id, refresh=False)
+
+
+def _begun_by_command(settings: Settings, options: PlanOptions) -> PlanRecord | None:
+    """Return the newest plan of the same command whose commit has begun, unless it is too old to be committed."""
+    max_age = settings.conf.limits.max_plan_age_hours * 3600
+    begun = [
+        plan
+        for plan in settings.warehouse.typed_rows(PlanRecord, ("command", "=", options.command))
+        if plan.status in BEGUN_STATUSES and age_seconds(plan.created_at) < max_age
+    ]
+    if not begun:
+        return None
+    newest = max(begun, key=attrgetter("created_at", "plan_id"))
+    options.log(f"surveyor: plan {newest.plan_id} of the same command is {newest.status}, and is continued")
+    return newest
 
 
 def _registered_now(settings: Settings) -> Registered | None:

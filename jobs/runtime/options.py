@@ -153,7 +153,9 @@ LogFormatOption = Annotated[
     ),
 ]
 
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="The same as --log-level debug.")]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show details, as --log-level debug does, but not those of libraries.")
+]
 
 EngineOption = Annotated[
     Engine | None,
@@ -230,7 +232,8 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
 
     @functools.wraps(function)
     def run(context: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
-        if arguments.pop("verbose"):
+        is_verbose = arguments.pop("verbose")
+        if is_verbose:
             arguments["log_level"] = LogLevel.DEBUG
         escape_unencodable()
         forget_warnings()
@@ -242,6 +245,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             arguments["log_level"] or LogLevel.INFO,
             arguments["log_format"] or LogFormat.TEXT,
             cluster=None if arguments.get("fleet") else arguments["cluster"],
+            with_libraries=not is_verbose,
         )
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON

@@ -8,7 +8,7 @@ these.
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -97,7 +97,7 @@ def _started(name: str, settings: Mapping[str, str], place: Place) -> SparkSessi
         of_session = {name.removeprefix(HADOOP): value for name, value in for_store.items()}
         return connect.begin(place.remote, {**connect.UTC, **of_session, **settings})
     connect.leave_mode()
-    own_jvm = {} if is_submitted() else _own_jvm(spark_jars(place.warehouse))
+    own_jvm = {} if is_submitted() else _own_jvm(place.warehouse)
     options = {**BASE_SETTINGS, **own_jvm, **for_store, **settings}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
@@ -215,8 +215,9 @@ def stop_session() -> None:
             session.stop()
 
 
-def _own_jvm(jars: Iterable[Path]) -> dict[str, str]:
-    os.environ["JAVA_HOME"] = str(java_home())
+def _own_jvm(warehouse: str) -> dict[str, str]:
+    os.environ["JAVA_HOME"] = str(java_home())  # before the jars, which take minutes to download
+    jars = spark_jars(warehouse)
     os.environ.setdefault("SPARK_CONF_DIR", str(conf_dir()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need what is installed here
     return {**OWN_JVM, "spark.jars": ",".join(map(str, jars))}

@@ -202,4 +202,5 @@ def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, 
     unknown = sorted((scope.named or set()) - set(names))
     if unknown and not set(names) & (scope.named or set()):
         raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}; {tables.age_hint}")
-    raise RefusedError(f"no partition of snapshot {snapshot_id} is in a requested topic; {tables.age_hint}")
+    pattern = "" if scope.topics is None else f" ({scope.topics.pattern})"
+    raise RefusedError(f"no partition of snapshot {snapshot_id} is in a requested topic{pattern}; {tables.age_hint}")

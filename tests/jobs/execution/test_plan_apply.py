@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from schemas.columns import TABLE_COLUMNS
+from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.input_files import reassignment_file
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -112,22 +113,34 @@ def test_a_refused_commit_leaves_the_plan_and_its_fields(
 
 
 @pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("name", [("--name", "reverse"), ()])
 def test_the_same_command_continues_after_a_crash(
-    surveyor: Surveyor, controller: CancellingController, question: list[str], *, done: bool
+    surveyor: Surveyor, controller: CancellingController, question: list[str], name: tuple[str, ...], *, done: bool
 ) -> None:
-    named = [*question, "--name", "reverse", "--apply"]
+    command = [*question, *name, "--apply"]
     controller.crash_at(1, done=done)
     with pytest.raises(CrashError):
-        surveyor(*named)
+        surveyor(*command)
     surveyor.json("snapshot")
 
-    again = surveyor.json(*named)
+    again = surveyor.json(*command)
 
     assert (again["is_complete"], again["snapshot_id"]) == (True, 2), "the snapshot that the plan had taken"
     assert len(surveyor.warehouse.rows("plans")) == 1
     assert controller.requests == [{(T, 0): [2, 1, 0]}] * (1 if done else 2)
-    refused = surveyor(*named)
-    assert (refused.code, "the name 'reverse' is taken by plan" in refused.stderr) == (REFUSED, True)
+    once_more = surveyor(*command)
+    taken = "the name 'reverse' is taken by plan" in once_more.stderr
+    assert (once_more.code, taken) == ((REFUSED, True) if name else (DONE, False))
+
+
+def test_a_plan_of_which_all_is_rejected_is_not_done(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
+    tree.write(f"/brokers/topics/{T}", encode_assignment(Assignment(BEFORE, {0: [2]}, {}, TOPIC_ID)))
+
+    ran = surveyor(
+        "plan", "reassign", "--reassignment-json-file", reassignment_file(tmp_path, REVERSED), "--apply", "--json"
+    )
+
+    assert (ran.code, ran.json["changes"], ran.json["rejected"]) == (REFUSED, 0, 1)
 
 
 def test_the_wait_ends_with_how_to_go_on(surveyor: Surveyor, controller: CancellingController, tmp_path: Path) -> None:
