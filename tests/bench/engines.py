@@ -90,7 +90,8 @@ def _kafka(brokers: int) -> Iterator[tuple[EmbeddedCluster, tuple[str, ...]]]:
     with EmbeddedCluster(brokers) as running, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         pairs = [[number % 3, (number + 1) % 3] for number in range(PARTITIONS)]
         topics = [NewTopic(f"topic-{number}", PARTITIONS, replica_assignment=pairs) for number in range(TOPICS)]
-        for created in AdminClient({"bootstrap.servers": running.bootstrap}).create_topics(topics).values():
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        for created in admin.create_topics(topics).values():
             created.result()
         yield running, ("--zookeeper", running.zookeeper_server.connect, "--warehouse", f"{folder}/warehouse")
 
