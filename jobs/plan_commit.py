@@ -14,25 +14,30 @@ if TYPE_CHECKING:
 
 def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner") -> CommandResult:
     """Make a plan; with --apply commit it, wait until its last wave is complete, and verify it."""
-    from jobs.console_output.commit_events import log_event
     from jobs.core.errors import ExitCode
     from jobs.core.units import parse_seconds
-    from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
-    from jobs.execution.planned_commit import commit_planned
     from jobs.planning.plan_draft import report_plan
-    from jobs.runtime.confirmation import approval, show_review
 
     max_wait = None if options.max_wait is None else parse_seconds("--max-wait", options.max_wait)
     if options.apply:
         _ = settings.address  # without one nothing is planned
     planned = report_plan(settings, options, planner)
-    if not options.apply or not (planned.fields["changes"] or planned.fields["operations"]):
+    if not options.apply:
+        return planned
+    if not (planned.fields["changes"] or planned.fields["operations"]):
         of_plan = ("plan_id", "=", planned.fields["plan_id"])
         rejected = settings.warehouse.read("rejections", of_plan, columns=["code"])["code"].to_pylist()
-        if options.apply and not AS_REQUESTED.issuperset(rejected):
+        if not AS_REQUESTED.issuperset(rejected):
             planned.lines = *planned.lines, "nothing was committed, because nothing that is rejected could be done"
             planned.exit_code = ExitCode.REFUSED
         return planned
+
+    # a plan that is only stored needs none of them
+    from jobs.console_output.commit_events import log_event
+    from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
+    from jobs.execution.planned_commit import commit_planned
+    from jobs.runtime.confirmation import approval, show_review
+
     throttle = settings.typed.get("throttle")
     return commit_planned(
         settings,

@@ -49,6 +49,7 @@ class _State:
     format = LogFormat.TEXT
     cluster: str | None = None
     has_libraries = True
+    """Whether level debug also shows the records of libraries."""
     has_hooks = False
     """Whether errors that end a thread or the process are logged."""
     quiet_loggers: Final[list[logging.Logger]] = []
