@@ -167,11 +167,11 @@ site: | python ## Build docs/ as a website in build/site, which needs no network
 
 .PHONY: bench
 bench: setup-dev ## Measure; options go into BENCH_ARGS
-	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+	$(BIN)/python -m bench $(BENCH_ARGS)
 
 .PHONY: bench-large
 bench-large: setup-dev ## Measure a year of snapshots and millions of partitions, for hours; options go into BENCH_ARGS
-	$(BIN)/python -m tests.bench.large $(BENCH_ARGS)
+	$(BIN)/python -m bench.large $(BENCH_ARGS)
 
 DIST_EXTRAS ?=
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
+from bench.figures import Figure
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
@@ -23,8 +25,6 @@ from schemas.enums import Action, PlanKind, PlanStatus
 from schemas.plan import Plan
 from schemas.rows import Change, PlanRecord, Row
 from schemas.tables import CHANGES
-from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
-from tests.bench.figures import Figure
 
 CHANGE_COUNT: Final = 100_000
 NOTIFIED_BROKERS: Final = 30
@@ -67,7 +67,7 @@ def bench_notification(changes: int = CHANGE_COUNT) -> Figure:
 @contextmanager
 def instant_brokers(count: int) -> Iterator[list[int]]:
     """Start brokers that answer at once; their ports."""
-    command = [sys.executable, "-m", "tests.bench.clusters.instant_brokers", str(count)]
+    command = [sys.executable, "-m", "bench.clusters.instant_brokers", str(count)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdin

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.bench.clusters.synthetic import TOPIC_SIZE
+from bench.clusters.synthetic import TOPIC_SIZE
 from tests.jobs.support.kafka.paged_brokers import LOOPBACK
 
 BROKERS = 3

@@ -1,6 +1,6 @@
 """The cost of the decisions after a broker failure: it depends on the affected partitions, not on all partitions.
 
-    python -m tests.bench.deciding 100000,1000000
+    python -m bench.deciding 100000,1000000
 
 The context of the resident controller is filled with synthetic partitions of three replicas on 100 brokers, without a
 ZooKeeper; one broker has the same number of them at each size. It fails, and leaders, ISRs and notices are decided for
@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
+from bench.figures import Figure
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
@@ -24,8 +26,6 @@ from jobs.runtime.progress import progress
 from planner.broker_requests import notices_for
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Broker
-from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
-from tests.bench.figures import Figure
 
 CONCERNED: Final = 10_000
 VICTIM: Final = 0

@@ -1,7 +1,7 @@
 """Benchmarks of placement: the two tasks on which kafka-utils was timed, and the growth of time with partitions.
 
 Spark is not involved: the optimiser runs on the driver, over a graph of brokers whose size does not depend on the
-partitions. `python -m tests.bench.placement` shows only these figures.
+partitions. `python -m bench.placement` shows only these figures.
 """
 
 import sys
@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from bench.figures import Figure, seconds_of
 from planner.placement.racks import racks_spanned
 from planner.placement.solve import place
 from planner.placement.types import Placement, PlacementBrokers, PlacementGoal, PlacementPartitions
-from tests.bench.figures import Figure, seconds_of
 
 BROKERS: Final = 100
 RACKS: Final = 3

@@ -1,6 +1,6 @@
 """Brokers that answer every control request at once and without an error, in a process of their own.
 
-    python -m tests.bench.clusters.instant_brokers COUNT
+    python -m bench.clusters.instant_brokers COUNT
 
 prints their ports, one a line, and runs until its standard input ends.
 """

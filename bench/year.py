@@ -1,6 +1,6 @@
 """Commands on a warehouse with a year of snapshots, one every five minutes, against a young one of the same cluster.
 
-    python -m tests.bench.year 10000 105120
+    python -m bench.year 10000 105120
 
 The rows of the year are made here, as nightly vacuums would have left them: a partition changes every hour, brokers,
 their configs and topics every day, and each snapshot has the imbalance of every broker. All commands are whole
@@ -20,15 +20,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from bench.clusters.synthetic import Cluster, cluster
+from bench.cold import run_command
+from bench.dashboard import opened_dashboard
+from bench.figures import Figure, median_of, seconds_of
 from jobs.adapters.delta.warehouse import MAX_FILE_ROWS, Warehouse
 from jobs.core.units import Part
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.snapshots.vacuum import SHORTENED_FILE_BYTES
-from tests.bench.clusters.synthetic import Cluster, cluster
-from tests.bench.cold import run_command
-from tests.bench.dashboard import opened_dashboard
-from tests.bench.figures import Figure, median_of, seconds_of
 
 PARTITIONS: Final = 10_000
 SNAPSHOTS: Final = 105_120

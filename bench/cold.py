@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
+from bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
+from bench.figures import Figure, median_of, seconds_of, timed
+from bench.notification import instant_brokers
+from bench.snapshots import MILLION
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.runtime.progress import progress
-from tests.bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
-from tests.bench.figures import Figure, median_of, seconds_of, timed
-from tests.bench.notification import instant_brokers
-from tests.bench.snapshots import MILLION
 from tests.spark_settings import JVM_OPTIONS
 
 COLD: Final = 1_000

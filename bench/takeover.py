@@ -5,7 +5,7 @@ stopped for as long as this takes. Kafka's fail-over is the third broker's. `sur
 far as its question, and is answered once both others are stopped. From the znode /controller to the first state that is
 written under the new epoch, by ZooKeeper's own clock.
 
-    python -m tests.bench.takeover 12000
+    python -m bench.takeover 12000
 """
 
 import os
@@ -21,14 +21,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
-from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.zookeeper.connection import read
-from jobs.runtime.console import log as print_log
-from jobs.runtime.progress import progress
-from schemas.znode_codecs import TopicPartition, decode_state
-from tests.bench.clusters.real_brokers import (
+from bench.clusters.real_brokers import (
     HEAP,
     MILLISECOND,
     OURS,
@@ -40,7 +33,14 @@ from tests.bench.clusters.real_brokers import (
     until,
     written_at,
 )
-from tests.bench.figures import Figure
+from bench.figures import Figure
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.adapters.zookeeper.connection import read
+from jobs.runtime.console import log as print_log
+from jobs.runtime.progress import progress
+from schemas.znode_codecs import TopicPartition, decode_state
 
 QUESTION: Final = "become the controller of this cluster?"
 

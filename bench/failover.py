@@ -20,12 +20,7 @@ from typing import Final, NamedTuple
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
-from jobs.runtime.console import log as print_log
-from jobs.runtime.progress import progress
-from schemas.znode_codecs import TopicPartition
-from tests.bench.clusters.real_brokers import (
+from bench.clusters.real_brokers import (
     HEAP,
     MILLISECOND,
     TIMEOUT_SECONDS,
@@ -37,7 +32,12 @@ from tests.bench.clusters.real_brokers import (
     until,
     written_at,
 )
-from tests.bench.figures import Figure, processor_seconds
+from bench.figures import Figure, processor_seconds
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.runtime.console import log as print_log
+from jobs.runtime.progress import progress
+from schemas.znode_codecs import TopicPartition
 
 VICTIM: Final = 2
 

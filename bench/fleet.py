@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from bench.clusters.synthetic import Cluster, cluster
+from bench.cold import run_command
+from bench.figures import Figure, seconds_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.units import Part
 from jobs.runtime.progress import progress
-from tests.bench.clusters.synthetic import Cluster, cluster
-from tests.bench.cold import run_command
-from tests.bench.figures import Figure, seconds_of
 
 CLUSTERS: Final = 20
 PARTITIONS: Final = 10_000

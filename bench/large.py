@@ -12,11 +12,11 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from bench import ten_million, year
+from bench.figures import Cost, Figure
+from bench.report import Report
+from bench.snapshots import WARM_UP, bench_sizes
 from jobs.adapters.embedded.processes import exit_on_sigterm
-from tests.bench import ten_million, year
-from tests.bench.figures import Cost, Figure
-from tests.bench.report import Report
-from tests.bench.snapshots import WARM_UP, bench_sizes
 
 YEAR, TEN_MILLION, SIZES = "year", "ten-million", "sizes"
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, replicas, state
+from bench.figures import Figure, median_of, seconds_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
@@ -26,8 +28,6 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.leadership.imbalance import imbalance
 from schemas.tables import PARTITIONS, SPARK_SCHEMAS, TOPICS
-from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, replicas, state
-from tests.bench.figures import Figure, median_of, seconds_of
 
 WRITTEN: Final = 5000
 

@@ -3,7 +3,7 @@
 A machine's speed drifts within minutes: each work is compared with the mean of two bare reads, one right before it and
 one right after.
 
-    python -m tests.bench.snapshots 1000000,3000000
+    python -m bench.snapshots 1000000,3000000
 
 measures first and unchanged snapshots alone, and says what each costs for a partition, against the smallest size.
 """
@@ -21,6 +21,8 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
+from bench.clusters.synthetic import Cluster, cluster
+from bench.figures import Cost, Driver, Figure, growths, median_of, seconds_of, timed
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.runtime.console import log
@@ -28,8 +30,6 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.snapshot import take_snapshot
 from schemas.znode_codecs import decode_state
-from tests.bench.clusters.synthetic import Cluster, cluster
-from tests.bench.figures import Cost, Driver, Figure, growths, median_of, seconds_of, timed
 
 FIRST, UNCHANGED, CHANGED = "first snapshot", "unchanged snapshot", "snapshot, 1 % changed"
 

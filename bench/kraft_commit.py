@@ -3,7 +3,7 @@
 The commit judges each request right before it, and reads back what was accepted. No move ends, so each request is sent
 while more of the wave is moving. What a change costs must not grow with the wave.
 
-    python -m tests.bench.kraft_commit 100000 [PARTITIONS_A_TOPIC]
+    python -m bench.kraft_commit 100000 [PARTITIONS_A_TOPIC]
 """
 
 import json
@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.brokers.admin_client import connected_admin, portions
+from bench.clusters.simulated_kraft import simulated_kraft
+from bench.clusters.synthetic import TOPIC_SIZE
+from bench.figures import Figure, describe, seconds_of, timed
+from bench.report import Report
+from jobs.adapters.brokers.admin_client import batches, connected_admin
 from jobs.adapters.spark.session import start_session
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.rows import Key
-from tests.bench.clusters.simulated_kraft import simulated_kraft
-from tests.bench.clusters.synthetic import TOPIC_SIZE
-from tests.bench.figures import Figure, describe, seconds_of, timed
-from tests.bench.report import Report
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.paged_brokers import LISTED, PagedCluster
 from tests.jobs.support.rows.input_files import reassignment_json
@@ -69,7 +69,7 @@ def _request_seconds(moves: int, topic_size: int) -> float:
 
     def request(addresses: str) -> None:
         with connected_admin(addresses.split(","), {}) as admin:
-            for keys in portions([*targets]):
+            for keys in batches([*targets]):
                 assert not any(admin.reassign({key: targets[key] for key in keys}).values())
 
     with _brokers(moves, topic_size) as addresses:

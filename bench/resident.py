@@ -1,6 +1,6 @@
 """`surveyor control` alone: how soon it or its standby is ready, its memory, and what it costs while nothing happens.
 
-    python -m tests.bench.resident
+    python -m bench.resident
 
 On an embedded ZooKeeper with synthetic znodes, and 100 brokers that answer at once. From the start of the process until
 all brokers have been sent the full state, and from /controller until then, by the machine's one clock.
@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bench.clusters.real_brokers import MILLISECOND, until
+from bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
+from bench.figures import Figure, processor_seconds
+from bench.notification import instant_brokers
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import read
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
-from tests.bench.clusters.real_brokers import MILLISECOND, until
-from tests.bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
-from tests.bench.figures import Figure, processor_seconds
-from tests.bench.notification import instant_brokers
 
 READY_PARTITIONS, MEMORY_PARTITIONS, FAILOVER_PARTITIONS = 6_000, 100_000, 275_000
 

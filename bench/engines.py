@@ -13,10 +13,10 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.clusters.synthetic import cluster
+from bench.figures import Figure, median_of, timed
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.runtime.progress import progress
-from tests.bench.clusters.synthetic import cluster
-from tests.bench.figures import Figure, median_of, timed
 from tests.jobs.support.kafka.kafka_tools import MOVES, Tools
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.spark_settings import JVM_OPTIONS

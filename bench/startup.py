@@ -1,6 +1,6 @@
 """How long a broker that starts answers clients without its topics, under Kafka's controller and `surveyor control`.
 
-    python -m tests.bench.startup [PARTITIONS] [STARTS]
+    python -m bench.startup [PARTITIONS] [STARTS]
 
 Of three real brokers one is killed and started again, some times under each controller, in one run. Measured is the
 time from its first answer to ApiVersions until its first answer to Metadata that lists all topics: what a client sees
@@ -19,12 +19,12 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
+from bench.clusters.real_brokers import TOPIC_SIZE, states, three_brokers, until
+from bench.failover import VICTIM, let_another_control, running_controller
+from bench.figures import Figure
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.runtime.console import log
 from schemas.znode_codecs import TopicPartition
-from tests.bench.clusters.real_brokers import TOPIC_SIZE, states, three_brokers, until
-from tests.bench.failover import VICTIM, let_another_control, running_controller
-from tests.bench.figures import Figure
 
 PARTITIONS: Final = 600
 STARTS: Final = 6

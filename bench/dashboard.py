@@ -1,7 +1,7 @@
 """Measures the time from the start of the dashboard to its text and its first chart in a real browser.
 
 Against a Streamlit page of one word, started and opened in the same way by turns: what that takes is Python's,
-Streamlit's and chromium's own. `python -m tests.bench.dashboard 5` says the median of five rounds.
+Streamlit's and chromium's own. `python -m bench.dashboard 5` says the median of five rounds.
 """
 
 import subprocess
@@ -16,11 +16,11 @@ from typing import Final
 
 from playwright.sync_api import Browser
 
+from bench.figures import Figure, median_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.processes import free_port
 from jobs.runtime.console import log
 from jobs.web.dashboard.__main__ import OPTIONS
-from tests.bench.figures import Figure, median_of
 from tests.jobs.support.outside.browser import await_listening, rendered, started
 from tests.jobs.support.rows.page_rows import lived_in
 

@@ -3,16 +3,16 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from bench.clusters.synthetic import cluster
+from bench.figures import Driver, Figure
+from bench.kraft import bench_kraft
+from bench.kraft_commit import commit_seconds
+from bench.notification import bench_notification
+from bench.parts import bench_planning, bench_writing
+from bench.report import Report
+from bench.snapshots import SnapshotBench
+from bench.ten_million import Comparison, Run
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
-from tests.bench.clusters.synthetic import cluster
-from tests.bench.figures import Driver, Figure
-from tests.bench.kraft import bench_kraft
-from tests.bench.kraft_commit import commit_seconds
-from tests.bench.notification import bench_notification
-from tests.bench.parts import bench_planning, bench_writing
-from tests.bench.report import Report
-from tests.bench.snapshots import SnapshotBench
-from tests.bench.ten_million import Comparison, Run
 from tests.jobs.support.kafka.paged_brokers import LISTED, NOT_PAGED
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

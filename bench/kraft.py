@@ -3,7 +3,7 @@
 The brokers are simulated: they encode the pages of a topic once, and hold no data. So the ratio is what Surveyor needs
 for the protocol and the rows, and says little about how long real brokers take to answer.
 
-    python -m tests.bench.kraft 1000000 [ROUNDS]
+    python -m bench.kraft 1000000 [ROUNDS]
 """
 
 import sys
@@ -15,16 +15,16 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from bench.clusters.simulated_kraft import simulated_kraft
+from bench.clusters.synthetic import Cluster, cluster
+from bench.figures import Driver, Figure, describe, median_of, timed
+from bench.report import Report
+from bench.snapshots import MILLION
 from jobs.adapters.spark.session import start_session
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.snapshot import take_snapshot
-from tests.bench.clusters.simulated_kraft import simulated_kraft
-from tests.bench.clusters.synthetic import Cluster, cluster
-from tests.bench.figures import Driver, Figure, describe, median_of, timed
-from tests.bench.report import Report
-from tests.bench.snapshots import MILLION
 from tests.jobs.support.kafka.paged_brokers import LISTED, NOT_PAGED, PAGED
 
 TARGET: Final = 3.0

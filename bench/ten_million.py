@@ -1,6 +1,6 @@
 """Commands on a warehouse of ten large clusters, against one of a single cluster of the same size.
 
-    python -m tests.bench.ten_million 1000000 10 --keep build/ten
+    python -m bench.ten_million 1000000 10 --keep build/ten
 
 Each cluster has 1,000 brokers, one of which is dead, and ten of which lead none of the partitions that prefer them. The
 first cluster is snapshotted; the others are copies of its rows under other names, in the same tables. All commands are
@@ -25,6 +25,10 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.clusters.synthetic import TOPIC_SIZE, Cluster, cluster, state_path
+from bench.cold import run_command
+from bench.dashboard import opened_dashboard
+from bench.figures import Figure, median_of, processes_below, timed
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.units import Part
@@ -33,10 +37,6 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.columns import TABLE_COLUMNS
 from schemas.znode_codecs import State, encode_state
-from tests.bench.clusters.synthetic import TOPIC_SIZE, Cluster, cluster, state_path
-from tests.bench.cold import run_command
-from tests.bench.dashboard import opened_dashboard
-from tests.bench.figures import Figure, median_of, processes_below, timed
 
 PARTITIONS: Final = 1_000_000
 CLUSTERS: Final = 10

@@ -1,6 +1,6 @@
 """The cost of a broker failure for the resident controller, from the lost registration to the last response.
 
-    python -m tests.bench.failure 100000,1000000
+    python -m bench.failure 100000,1000000
 
 On an embedded ZooKeeper with as many partitions, and 100 brokers that respond at once. The controller is the one of
 `surveyor control`, cycle by cycle: it reads, decides, writes under the fence, and sends requests. Three brokers fail
@@ -19,6 +19,9 @@ from typing import Final, NamedTuple
 
 from kazoo.client import KazooClient
 
+from bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Place, cluster
+from bench.figures import Figure
+from bench.notification import instant_brokers
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
@@ -28,9 +31,6 @@ from jobs.controller.write_behind import WriteBehindLog
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.rows import Snapshot
-from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Place, cluster
-from tests.bench.figures import Figure
-from tests.bench.notification import instant_brokers
 
 CONCERNED: Final = 10_000
 VICTIMS: Final = range(3)

@@ -1,4 +1,4 @@
-"""What `make bench` prints: tables for people, Markdown for docs/benchmarks.md, or one JSON object."""
+"""What `make bench` prints: tables for people, Markdown for bench/figures.md, or one JSON object."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
+from bench.figures import Cost, Figure, growths
 from jobs.runtime.console import format_cell, table
 from schemas.rows import Row
-from tests.bench.figures import Cost, Figure, growths
 
 
 @dataclass(frozen=True, slots=True)

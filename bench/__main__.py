@@ -12,23 +12,23 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
+from bench.clusters.synthetic import TOPIC_SIZE, cluster
+from bench.cold import bench_cold, bench_shell
+from bench.engines import TARGETS, bench_engines, bench_generate, bench_jobs
+from bench.failover import bench_failover
+from bench.figures import Driver, Figure, describe
+from bench.fleet import CLUSTERS, bench_fleet
+from bench.kraft import bench_kraft
+from bench.notification import CHANGE_COUNT, bench_notification
+from bench.parts import bench_planning, bench_writing
+from bench.placement import bench_placement
+from bench.report import Report
+from bench.resident import bench_resident
+from bench.snapshots import UNCHANGED, WARM_UP, Sample, SnapshotBench
+from bench.takeover import bench_takeover
 from jobs.adapters.embedded.processes import exit_on_sigterm
 from jobs.adapters.spark.session import start_session
 from jobs.runtime.console import log
-from tests.bench.clusters.synthetic import TOPIC_SIZE, cluster
-from tests.bench.cold import bench_cold, bench_shell
-from tests.bench.engines import TARGETS, bench_engines, bench_generate, bench_jobs
-from tests.bench.failover import bench_failover
-from tests.bench.figures import Driver, Figure, describe
-from tests.bench.fleet import CLUSTERS, bench_fleet
-from tests.bench.kraft import bench_kraft
-from tests.bench.notification import CHANGE_COUNT, bench_notification
-from tests.bench.parts import bench_planning, bench_writing
-from tests.bench.placement import bench_placement
-from tests.bench.report import Report
-from tests.bench.resident import bench_resident
-from tests.bench.snapshots import UNCHANGED, WARM_UP, Sample, SnapshotBench
-from tests.bench.takeover import bench_takeover
 
 REPEATS = 3
 TURNS = 9
