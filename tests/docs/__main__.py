@@ -1,4 +1,4 @@
-"""`make docs`: write the generated parts of docs/commands.md, docs/tables.md and docs/pages.md."""
+"""`make docs`: write the generated parts of docs/commands.md and docs/tables.md."""
 
 from tests.docs.generated import GENERATED, path_of, renewed
 

@@ -14,10 +14,9 @@ RUN: Final = (
     "README.md",
     "status.md",
     "configuration.md",
-    "pages.md",
     "planning.md",
     "reassigning.md",
-    "operations.md",
+    "first-day.md",
 )
 """In this order, because each page continues with the cluster and tables of the previous one."""
 
@@ -45,12 +44,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "from jobs.": "tests/jobs/test_bare_environment.py",
     },
     "CONTRIBUTING.md": {"make test": NOT_RUN + "it is what runs the tests"},
-    "airflow.md": {
-        "make airflow": NOT_RUN + "it stays until Ctrl-C; tests/airflow runs its DAGs",
-        "SURVEYOR_CLUSTERS=": "tests/airflow/test_dags_brokers.py",
-        "airflow connections add surveyor_notify": NOT_RUN + "the tests' webhook is one of their own",
-    },
-    "architecture.md": {"jobs/ ": NOT_RUN + "names of folders"},
+    "architecture.md": {"jobs/ ": NOT_RUN + "names of folders", "HADOOP=1": NOT_RUN + "it runs tests"},
     "benchmarks.md": {"make bench": NOT_RUN + "it takes a quarter of an hour"},
     "configuration.md": {
         "security.protocol=SASL_SSL": NOT_RUN + "a file, for brokers and a ZooKeeper that want it",
@@ -59,6 +53,9 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "kraft.md": {"export SURVEYOR_BOOTSTRAP_SERVERS": "tests/jobs/stories/test_kraft_brokers.py"},
     "deploy.md": {
+        "make airflow": NOT_RUN + "it stays until Ctrl-C; tests/airflow runs its DAGs",
+        "SURVEYOR_CLUSTERS=": "tests/airflow/test_dags_brokers.py",
+        "airflow connections add surveyor_notify": NOT_RUN + "the tests' webhook is one of their own",
         "python3 -m venv": "tests/jobs/test_bare_environment.py",
         "make dist": "tests/jobs/test_bare_environment.py",
         "pip wheel": NOT_RUN + "it wants a package index",
@@ -66,7 +63,8 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         ". .venv/bin/activate": "tests/jobs/adapters/spark/test_spark_clusters.py",
         "mkdir environment": "tests/jobs/test_bare_environment.py",
         "spark-submit --master yarn": "tests/jobs/adapters/spark/test_yarn.py",
-        "export SURVEYOR_WAREHOUSE=s3": NOT_RUN + "test_spark_clusters.py has S3, test_kerberos_brokers.py the keytab",
+        "export SURVEYOR_WAREHOUSE=s3": NOT_RUN
+        + "test_spark_clusters.py has S3, test_expiring_logins_brokers.py the keytab",
         "here=$PWD": "tests/docs/test_files_sent.py",
         "export PYSPARK_PYTHON": "tests/jobs/support/outside/spark_servers.py",
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_spark_clusters.py",
@@ -85,13 +83,9 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "surveyor control": "tests/jobs/controller/test_control_command.py",
         "surveyor plan drain": "tests/jobs/stories/test_control_brokers.py",
     },
-    "pages.md": {
+    "status.md": {
         "pip install": NOT_RUN + "it wants a package index",
         "surveyor dashboard": "tests/jobs/web/test_dashboard.py",
-        "surveyor report --all": "tests/jobs/web/test_fleet_pages.py",
-        "import duckdb": "tests/docs/test_views_shown.py",
-        "from jobs.": "tests/docs/test_views_shown.py",
-        "-- ": "tests/docs/test_views_shown.py",
     },
     "planning.md": {"[{": DATA},
     "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_moves_brokers.py"},
@@ -100,9 +94,12 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "security.protocol=": NOT_RUN + "files, for brokers and a ZooKeeper that want them",
     },
     "restarts.md": {"surveyor ": "tests/jobs/stories/test_restarts_brokers.py"},  # and test_kraft_restarts_brokers.py
-    "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
-    "testing.md": {"HADOOP=1": NOT_RUN + "it runs tests"},
-    "tables.md": {"from ": "tests/jobs/test_notebook.py", "surveyor catalog": "tests/jobs/sql_views/test_catalog.py"},
+    "first-day.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
+    "tables.md": {
+        "from ": "tests/jobs/test_notebook.py",
+        "import duckdb": "tests/docs/test_views_shown.py",
+        "surveyor catalog": "tests/jobs/sql_views/test_catalog.py",
+    },
 }
 """By page and beginning of a line or block: the file that runs it, or why no test does."""
 

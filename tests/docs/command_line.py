@@ -5,7 +5,7 @@ Only what a group and a command say of themselves is asked, so commands may as w
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from jobs.cli import app
-from tests.docs.markdown import code, table
+from tests.docs.markdown import code
 
 NAME: Final = "surveyor"
 DEFAULT: Final = re.compile(r" ?\[default: (.*?)\]")
@@ -101,26 +101,47 @@ def commands_page() -> str:
         *_overview(top),
         "## Every command",
         "They come after the command's name, as do `-h`, `--help` and `--help-all`. `surveyor --version` stands alone.",
-        _table(map(_option_row, everywhere.values())),
+        _list(map(_option_item, everywhere.values())),
         "## Several commands",
         "The commands name those of these options that they take.",
-        _table(_option_row(option) for key, option in shared.items() if key not in everywhere),
+        _list(_option_item(option) for key, option in shared.items() if key not in everywhere),
     ]
     for name, member in subcommands(top):
         if is_group(member):
-            parts += [f"## {NAME} {name}", str(member.help)]
-        level = "###" if is_group(member) else "##"
-        parts += [part for command in _of(name, member) for part in _command(command, everywhere, shared, level)]
+            parts += _group(name, member, everywhere, shared)
+        else:
+            parts += _command(Command((name,), member), everywhere, shared, "##")
     return "\n\n".join(parts)
 
 
+def _group(name: str, group: Any, everywhere: Options, shared: Options) -> Iterator[str]:  # noqa: ANN401 - as above
+    """Describe the commands of a group: first the options that all of them take, and those that several take."""
+    members = list(commands(group, (name,)))
+    counts = Counter(key for command in members for key in command.options)
+    of_all = {key: members[0].options[key] for key, count in counts.items() if count == len(members) >= SEVERAL}
+    several = {
+        key: command.options[key]
+        for command in reversed(members)
+        for key in command.options
+        if counts[key] >= SEVERAL and key not in of_all
+    }
+    new = {key: option for key, option in {**of_all, **several}.items() if key not in shared}
+    yield f"## {NAME} {name}"
+    yield str(group.help)
+    named = [code(option.opts[0]) for key, option in of_all.items() if key not in everywhere]
+    if named:
+        yield f"All of these take {', '.join(named)}."
+    if new:
+        yield _list(map(_option_item, new.values()))
+    for command in members:
+        yield from _command(command, {**everywhere, **of_all}, {**shared, **new}, "###")
+
+
 def _overview(top: Any) -> Iterator[str]:  # noqa: ANN401 - as above
-    """What people want, the commands for it, and examples, as --help has them."""
+    """The commands by what people want, and examples, as --help has them."""
     members = dict(subcommands(top))
     for title, names in top.parts():
-        rows = [_named(command) for name in names for command in _of(name, members[name])]
-        yield f"**{title}**"
-        yield table(["command", "what it does"], rows)
+        yield f"**{title}**: {', '.join(_named(command) for name in names for command in _of(name, members[name]))}."
     yield "Examples:"
     yield indent(top.epilog.partition("\n")[2].partition("\n\n")[0], "  ")
 
@@ -129,22 +150,24 @@ def _of(name: str, member: Any) -> Iterable[Command]:  # noqa: ANN401 - as above
     return commands(member, (name,)) if is_group(member) else [Command((name,), member)]
 
 
-def _named(command: Command) -> list[str]:
-    return [f"[{code(command.title)}](#{command.title.replace(' ', '-')})", str(command.command.help)]
+def _named(command: Command) -> str:
+    return f"[{' '.join(command.words)}](#{command.title.replace(' ', '-')})"
 
 
 def _command(command: Command, everywhere: Options, shared: Options, level: str) -> Iterator[str]:
     yield f"{level} {command.title}"
     yield str(command.command.help)
-    own = [option for key, option in command.options.items() if key not in shared]
+    own = [option for key, option in command.options.items() if key not in {**shared, **everywhere}]
     also = [code(option.opts[0]) for key, option in command.options.items() if key in shared.keys() - everywhere]
     needed = [_written(option) for option in own if option.required]
-    more = ["[OPTIONS]"] if len(own) + len(also) > len(needed) else []
-    yield f"    {' '.join([command.title, *map(_argument, command.arguments), *needed, *more])}"
-    if command.arguments or own:
-        yield _table([*map(_argument_row, command.arguments), *map(_option_row, own)])
+    if command.arguments or needed:
+        more = ["[OPTIONS]"] if len(own) + len(also) > len(needed) else []
+        yield f"    {' '.join([command.title, *map(_argument, command.arguments), *needed, *more])}"
+    items = [*map(_argument_item, command.arguments), *map(_option_item, own)]
     if also:
-        yield f"[Also](#several-commands) {', '.join(also)}."
+        items.append(f"Also {', '.join(also)}.")
+    if items:
+        yield _list(items)
 
 
 def _argument(argument: Any) -> str:  # noqa: ANN401 - as above
@@ -152,17 +175,23 @@ def _argument(argument: Any) -> str:  # noqa: ANN401 - as above
     return name if argument.required else f"[{name}]"
 
 
-def _argument_row(argument: Any) -> list[str]:  # noqa: ANN401 - as above
-    return [code(_argument(argument)), DEFAULT.sub("", argument.help), _default(argument, argument.help)]
+def _argument_item(argument: Any) -> str:  # noqa: ANN401 - as above
+    return _item(_argument(argument), argument)
 
 
-def _table(rows: Iterable[Sequence[str]]) -> str:
-    return table(["option", "meaning", "default"], list(rows))
+def _option_item(option: Any) -> str:  # noqa: ANN401 - as above
+    return _item(_written(option), option)
 
 
-def _option_row(option: Any) -> list[str]:  # noqa: ANN401 - as above
-    text = option.help or ""
-    return [code(_written(option)), DEFAULT.sub("", text), _default(option, text)]
+def _item(written: str, parameter: Any) -> str:  # noqa: ANN401 - as above
+    """An option or an argument with its meaning and, in brackets, its default."""
+    text = parameter.help or ""
+    default = _default(parameter, text)
+    return f"{code(written)}: {DEFAULT.sub('', text)}" + (f" [{default}]" if default else "")
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
 
 
 def _written(option: Any) -> str:  # noqa: ANN401 - as above
@@ -172,9 +201,9 @@ def _written(option: Any) -> str:  # noqa: ANN401 - as above
 
 def _default(option: Any, text: str) -> str:  # noqa: ANN401 - as above
     if option.required:
-        return "required"
+        return ""
     default = option.default.value if isinstance(option.default, Enum) else option.default
     in_words = DEFAULT.search(text)
     known = in_words[1] if in_words else "" if default in {None, False} else str(default)
-    environment = f"the environment's `{option.envvar}`" if option.envvar else ""
+    environment = f"`{option.envvar}`" if option.envvar else ""
     return ", else ".join(filter(None, [environment, known]))

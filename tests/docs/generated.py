@@ -7,14 +7,12 @@ from typing import Final
 from tests.docs.command_line import commands_page
 from tests.docs.markdown import ROOT
 from tests.docs.tables_page import tables_page
-from tests.docs.views_page import views_page
 
 BEGIN, END = "<!-- begin: make docs -->", "<!-- end: make docs -->"
 
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands_page,
     "tables.md": tables_page,
-    "pages.md": views_page,
 }
 
 

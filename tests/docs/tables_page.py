@@ -1,35 +1,76 @@
-"""The tables as docs/tables.md shows them, read from `schemas.columns`."""
+"""The tables and views as docs/tables.md shows them, read from `schemas.columns` and `jobs.sql_views`."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from typing import Final
 
 from pyspark.sql.types import ArrayType, StructField, StructType
 
+from jobs.sql_views.views import VIEWS, View
 from schemas.columns import CHECKS, KEY_COLUMNS, TABLE_COLUMNS
-from tests.docs.markdown import code, table
+from tests.docs.markdown import code
+
+SEVERAL: Final = 4
+"""Tables that have a column with the same meaning, at least, for it to be described once."""
+
+Columns = Mapping[str, str]
+"""By name, type and meaning as the page has them."""
 
 
 def tables_page() -> str:
-    """Describe every table: key, checks, and a row a column."""
-    return "\n\n".join(part for name in TABLE_COLUMNS for part in _table(name))
+    """Describe every table: the columns of several, then each with its key and its own columns; and every view."""
+    tables = {name: dict(_columns(StructType.fromJson(TABLE_COLUMNS[name].json))) for name in TABLE_COLUMNS}
+    counts = Counter(column for columns in tables.values() for column in columns.items())
+    shared = {name: text for (name, text), count in counts.items() if count >= SEVERAL}
+    parts = ["### Columns of several tables", _list(shared)]
+    for name, columns in tables.items():
+        alike = next((other for other in tables if other != name and tables[other] == columns), None)
+        parts += _table(name, {} if alike and f"### {alike}" in parts else columns, shared, alike)
+    parts += ["## Views", "\n".join(map(_view, VIEWS.values()))]
+    return "\n\n".join(parts)
 
 
-def _table(name: str) -> Iterator[str]:
+def _view(view: View) -> str:
+    """A view by the comment that its query begins with, and what it reads."""
+    comment = " ".join(line.removeprefix("-- ") for line in takewhile(_is_comment, view.sql.strip().splitlines()))
+    return f"- {code(view.name)}, of {', '.join(map(code, [*view.reads, *view.views]))}. {comment}"
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("-- ")
+
+
+def _table(name: str, columns: Columns, shared: Columns, alike: str | None) -> Iterator[str]:
     yield f"### {name}"
-    key = f"Never null: {', '.join(map(code, ('cluster', *KEY_COLUMNS[name])))}."
+    key = f"Key: {', '.join(map(code, KEY_COLUMNS[name]))}."
     checks = " and ".join(map(code, CHECKS.get(name, {}).values()))
-    yield f"{key} Delta checks that {checks}." if checks else key
-    yield table(["column", "type", "meaning"], list(_rows(StructType.fromJson(TABLE_COLUMNS[name].json))))
+    also = [code(column) for column, text in columns.items() if shared.get(column) == text and column != "cluster"]
+    sentences = [
+        key,
+        f"Delta checks that {checks}." if checks else "",
+        "" if columns else f"The columns are those of [{alike}](#{alike}).",
+        f"Also {', '.join(also)}." if also else "",
+    ]
+    yield " ".join(filter(None, sentences))
+    own = {column: text for column, text in columns.items() if shared.get(column) != text}
+    if own:
+        yield _list(own)
 
 
-def _rows(schema: StructType, within: str = "") -> Iterator[list[str]]:
+def _list(columns: Columns) -> str:
+    return "\n".join(f"- {code(column)} {text}" for column, text in columns.items())
+
+
+def _columns(schema: StructType, within: str = "") -> Iterator[tuple[str, str]]:
     for column in schema:
-        yield [code(within + column.name), code(_type(column)), column.metadata["comment"]]
+        yield within + column.name, f"{_type(column)}: {column.metadata['comment']}"
         if isinstance(column.dataType, ArrayType) and isinstance(column.dataType.elementType, StructType):
-            yield from _rows(column.dataType.elementType, f"{within}{column.name}.")
+            yield from _columns(column.dataType.elementType, f"{within}{column.name}.")
 
 
 def _type(column: StructField) -> str:
     """A column's type as Spark says it; a row in an array has its own lines below."""
     kind = column.dataType
     nested = isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType)
-    return "array<struct>" if nested else kind.simpleString()
+    return "array of struct" if nested else code(kind.simpleString())

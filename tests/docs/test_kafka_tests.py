@@ -1,4 +1,4 @@
-"""What docs/kafka-tests.md says is tested is a test, and its cases are those that are run."""
+"""What tests/jobs/controller/model/kafka_tests.md says is tested is a test, and its cases are those that are run."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ import pytest
 from tests.docs.markdown import ROOT
 from tests.jobs.controller.model.kafka_cases import CASES, FAILOVER_CASES, REASSIGNMENT_CASES
 
-PAGE: Final = (ROOT / "docs/kafka-tests.md").read_text(encoding="utf-8")
+PAGE: Final = (ROOT / "tests/jobs/controller/model/kafka_tests.md").read_text(encoding="utf-8")
 ROWS: Final = re.findall(r"^\| (\S.*?) \| (.*) \|$", PAGE, re.MULTILINE)
 NAMED: Final = sorted({*re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)})
 OF_CASES: Final = {

@@ -68,4 +68,4 @@ def test_every_code_of_a_rejection_has_its_row() -> None:
 
 def test_every_dag_has_its_row() -> None:
     dags = sorted(file.stem for file in (ROOT / "airflow" / "dags").glob("*.py"))
-    assert sorted(_rows("airflow.md", r"^\| `(surveyor_\w+)` \| (?:every|on|manual)")) == dags
+    assert sorted(_rows("deploy.md", r"^\| `(surveyor_\w+)` \| (?:every|on|manual)")) == dags

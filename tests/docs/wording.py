@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
-CODE: Final = ("jobs", "planner", "schemas", "airflow", "tests")
+CODE: Final = ("jobs", "planner", "schemas", "airflow", "bench", "tests")
 OWN: Final = ("tests/docs/wording.py", "tests/docs/test_wording.py")
 
 WORDS: Final[Mapping[str, str]] = {
