@@ -20,7 +20,7 @@ NO_AIRFLOW: Final = f"there is no Airflow in {BIN.parent.name}: run `make setup-
 
 
 def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:
-    """Return the environment of Airflow's worker: PATH, HOME, Airflow's own settings and those of docs/airflow.md.
+    """Return the environment of Airflow's worker: PATH, HOME, Airflow's own settings and those of docs/deploy.md.
 
     `home` is Airflow's folder; it gets its database and logs. Surveyor's commands find nothing else, as on a worker of
     a user's, but for where this machine has its jars.
@@ -47,7 +47,7 @@ def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:
 
 
 PREPARED_BY: Final = (["db", "migrate"], ["pools", "import", str(ROOT / "airflow" / "pools.json")])
-"""The commands of docs/airflow.md that make the database, and the pools."""
+"""The commands of docs/deploy.md that make the database, and the pools."""
 
 
 def prepare(environment: dict[str, str]) -> None:

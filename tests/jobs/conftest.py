@@ -151,7 +151,24 @@ def empty_tables(warehouse: Warehouse) -> None:
 
 
 @pytest.fixture
-def surveyor(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
-    """The command line on this warehouse; it does not wait for brokers, which the tree has not, to take over again."""
+def no_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch commit does not wait for brokers, which the tree has not, to take over again."""
     monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change is written by itself."""
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions can be asked."""
+    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
+
+
+@pytest.fixture
+def surveyor(warehouse: Warehouse, no_takeover: None) -> Surveyor:  # noqa: ARG001 - for its effect
+    """The command line on this warehouse."""
     return Surveyor(warehouse)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from jobs.checks.common_checks import CheckResult
 from jobs.cli import app
-from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from tests.jobs.support.commands.commands import Surveyor
@@ -167,7 +167,7 @@ def test_the_environment_may_name_the_brokers_credentials(
     def look(settings: Settings) -> list[CheckResult]:
         files.append(str(settings.conf.command_config))
         next_commands.append(command_line(settings, "commit", "p"))
-        places.append(place_of(COMMAND_CONFIG))
+        places.append(option_name(COMMAND_CONFIG))
         return []
 
     monkeypatch.setattr("jobs.console_output.doctor.run_checks", look)

@@ -79,21 +79,22 @@ def test_a_command_has_one_session_and_each_controllership_another(
     assert opened == COMMANDS
 
 
-@pytest.mark.parametrize("more", [("--wait", "--throttle", "1MB/s"), ("--via", "zookeeper")])
-def test_one_wave_in_admin_mode_has_one_session(  # noqa: PLR0913, PLR0917 - fixtures
+def test_one_wave_in_admin_mode_has_one_session(
     tree: KafkaTree,
     moving_controller: MovingController,
     warehouse: Warehouse,
     surveyor: Surveyor,
     sessions: list[KazooClient],
-    more: tuple[str, ...],
 ) -> None:
     """The lease belongs to it as well: without the session nothing more may be requested."""
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
     plan = store_plan(warehouse, tree, [reassignment(tree, T, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
 
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", *more)
+    done = surveyor.run(
+        *("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply"),
+        *("--wait", "--throttle", "1MB/s"),
+    )
 
     assert done.exit_code == 0, done.stderr
     assert moving_controller.replicas(T) == {0: [3, 1]}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -12,8 +13,10 @@ from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
 from planner.columns.broker_sets import FAILED_COLUMN, with_drained
-from planner.columns.numpy_rules import Ints, PartitionArrays, default_min_isr, min_isr_override
+from planner.columns.numpy_rules import Ints, PartitionArrays
+from planner.rules.min_isr import default_min_isr, min_isr_of
 from schemas.enums import NO_LEADER, DrainMode
+from schemas.partition_info import PartitionInfo
 from schemas.rows import BrokerConfig, Row
 from schemas.tables import (
     BROKER_CONFIGS,
@@ -57,6 +60,13 @@ def partition_row(replicas: Sequence[int], leader: int | None, isr: Sequence[int
         **({} if leader is None else state),
         **columns,
     }
+
+
+def partition_info(
+    replicas: Sequence[int], leader: int | None, isr: Sequence[int] | None, **columns: object
+) -> PartitionInfo:
+    """Return such a partition as the rules in plain Python get it."""
+    return msgspec.convert(partition_row(replicas, leader, isr, **columns), PartitionInfo)
 
 
 def topic_row(topic: str = TOPIC, **columns: object) -> Row:
@@ -193,7 +203,6 @@ def arrays_of(rule_input: RuleInput) -> PartitionArrays:
     configs = {row["topic"]: row for row in rule_input.topics}
     rows = rule_input.partitions
     topics = [configs.get(row["topic"], topic_row()) for row in rows]
-    overrides = [min_isr_override(topic["config"]) for topic in topics]
     default = default_min_isr(BrokerConfig(**row) for row in rule_input.configs)
     return PartitionArrays(
         replicas=_padded([row["replicas"] for row in rows]),
@@ -202,7 +211,7 @@ def arrays_of(rule_input: RuleInput) -> PartitionArrays:
         has_state=np.array([row["leader"] is not None for row in rows], dtype=bool),
         understood=np.array([row["understood"] for row in rows], dtype=bool),
         deleting=np.array([topic["deletion_requested"] for topic in topics], dtype=bool),
-        min_isr=np.array([default if override is None else override for override in overrides], np.int32),
+        min_isr=np.array([min_isr_of(topic["config"], default) for topic in topics], np.int32),
     )
 
 

@@ -9,25 +9,23 @@ from typing import Final
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from planner.columns.broker_sets import FAILED_COLUMN
-from schemas.enums import NO_LEADER, DrainMode
+from schemas.enums import NO_LEADER
 from schemas.rows import Row
 from tests.planner.frames import RuleInput, config_row, partition_row, topic_row
 
 BROKERS: Final = range(6)
+DELETED: Final = "deleted"
+"""A topic that is queued for deletion."""
 
 TOPICS: Final = [
     topic_row("plain"),
     topic_row("unclean", config={"unclean.leader.election.enable": "true"}),
     topic_row("shouting", config={"unclean.leader.election.enable": " TRUE\t", "min.insync.replicas": " 2"}),
     topic_row("clean", config={"unclean.leader.election.enable": "false"}),
-    topic_row("deleted", deletion_requested=True),
+    topic_row(DELETED, deletion_requested=True),
     topic_row("unread", understood=False, config={"unclean.leader.election.enable": None, "min.insync.replicas": None}),
     topic_row("illegible", understood=False, config=None),
 ]
-UNCLEAN: Final = {"unclean", "shouting"}
-SILENT: Final = {"plain"}
-"""Topics that do not set whether an unclean election is allowed."""
 NAMES: Final = [topic["topic"] for topic in TOPICS] + ["unlisted"]
 """Topics of partitions; the last has no row in topics."""
 
@@ -82,24 +80,6 @@ def rule_inputs(draw: st.DrawFn) -> RuleInput:
     live = frozenset(broker for broker in BROKERS if fates[broker] == "live")
     opaque = frozenset(broker for broker in BROKERS if fates[broker] == "opaque")
     return RuleInput(partitions, TOPICS, live, opaque, draw(_configs()))
-
-
-@st.composite
-def failing_worlds(draw: st.DrawFn) -> RuleInput:
-    """Draw such a cluster in which log dirs of live brokers failed for some partitions."""
-    rule_input = draw(rule_inputs())
-    broken = (
-        st.lists(st.sampled_from(sorted(rule_input.live)), unique=True, max_size=3) if rule_input.live else st.just([])
-    )
-    return replace(rule_input, partitions=[row | {FAILED_COLUMN: draw(broken)} for row in rule_input.partitions])
-
-
-@st.composite
-def drained_worlds(draw: st.DrawFn) -> RuleInput:
-    """Draw such a cluster, with or without failed log dirs, in which half of the brokers are drained."""
-    rule_input = draw(st.one_of(rule_inputs(), failing_worlds()))
-    modes = draw(st.lists(st.sampled_from([None, None, *DrainMode]), min_size=6, max_size=6))
-    return replace(rule_input, drained={broker: mode for broker, mode in zip(BROKERS, modes, strict=True) if mode})
 
 
 @cache

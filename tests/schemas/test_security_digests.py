@@ -40,7 +40,7 @@ def test_the_differing_resources_are_found(before: set[str], after: set[str], or
 
 def test_what_could_not_be_read_is_unknown_and_has_no_entries() -> None:
     reading = SecurityReading(None, [quota_row({"user": None}, "request_percentage", 5)], [credential_row("a", "S", 1)])
-    assert (reading.counts.acls, reading.counts.acls_digest, reading.counts.quotas) == (None, None, 1)
+    assert (reading.counts["acls"], reading.counts["acls_digest"], reading.counts["quotas"]) == (None, None, 1)
     assert [(row.kind, row.subject, row.entries) for row in reading.entries] == [
         ("quota", "user <default>", 1),
         ("scram", "a", 1),

@@ -267,26 +267,8 @@ def ordered(value: Any) -> list[int]:  # noqa: ANN401
     return [number(broker_id, low=-LARGEST - 1) for broker_id in value]
 
 
-def bound_text(value: Any) -> Any:  # noqa: ANN401
-    """What Jackson's data binding makes of a value for a text; how a number was written is not known."""
-    assert not isinstance(value, float)
-    return value if isinstance(value, dict | list | str | None) else json.dumps(value)
-
-
-def bound_int(value: Any) -> Any:  # noqa: ANN401
-    """What it makes of a value for a number."""
-    if isinstance(value, str):
-        return int(value) if re.fullmatch(r"[+-]?\d{1,30}", value := value.strip()) else {"": 0, "null": 0}[value]
-    if isinstance(value, float):
-        assert abs(value) < LARGEST
-        return int(value)
-    return 0 if value is None else value
-
-
 def topic_partition(content: Any) -> TopicPartition:  # noqa: ANN401
     replicas = ordered(content["replicas"]) if "replicas" in content else None
-    if replicas is not None:
-        content = content | {"topic": bound_text(content["topic"]), "partition": bound_int(content.get("partition"))}
     topic = text(content["topic"])
     assert len(topic) <= 249
     if not is_topic_name(topic):

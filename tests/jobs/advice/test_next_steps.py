@@ -52,8 +52,8 @@ WELL: Final = Health(
     leader_outside_isr=0,
     named={},
     configs_not_understood=0,
-    mendable=0,
-    stuck=0,
+    repairable=0,
+    offline_without_isr=0,
     led_by_drained=0,
     imbalance=[],
     quarantined=0,
@@ -125,7 +125,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         "no broker is registered: start the brokers, or correct the address or its chroot",
         None,
     ),
-    ({"mendable": 2}, {}, "2 partitions with a dead leader or a dead ISR member", "reconcile"),
+    ({"repairable": 2}, {}, "2 partitions with a dead leader or a dead ISR member", "reconcile"),
     (
         {"controller_id": NO_CONTROLLER},
         {},
@@ -145,7 +145,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     (
         {"blocking": [with_values(BLOCKING, path="/config/topics/t", blocks="broker start")]},
         {},
-        "/config/topics/t blocks Kafka's broker start: why; docs/troubleshooting.md explains how to repair it",
+        "/config/topics/t blocks Kafka's broker start: why; docs/runbook.md explains how to repair it",
         "show quarantine",
     ),
     (
@@ -267,7 +267,7 @@ def test_a_rule(columns: dict[str, object], recent: dict[str, object], text: str
 
 
 def test_what_is_due_during_a_migration_has_no_command_that_is_refused() -> None:
-    health = replace(WELL, electable_imbalance=[0], mendable=2)
+    health = replace(WELL, electable_imbalance=[0], repairable=2)
 
     usual = steps(health)
     notice, *others = steps(replace(health, migration="/migration names KRaft controller 3000"))
@@ -312,18 +312,6 @@ def test_a_quorum_is_not_behind_the_epochs_of_zookeeper() -> None:
     assert next_steps(situation) == []
 
 
-def test_a_state_that_no_controller_may_overwrite_is_named() -> None:
-    path = "/brokers/topics/a-b/partitions/3/state"
-
-    assert steps(replace(WELL, named={"last_epoch": ["a-b-3"]})) == [
-        Suggestion(
-            f"{path} has controller epoch 2147483646, the last one, and is not overwritten by any controller; write it "
-            "again unchanged except for controller_epoch 7",
-            zookeeper_shell=f"get {path}",
-        )
-    ]
-
-
 def test_an_unreadable_epoch_is_set_to_the_latest_known() -> None:
     health = replace(WELL, controller_epoch=None, latest_epoch=57, blocking=[EPOCH_BLOCKS])
 
@@ -343,7 +331,7 @@ def test_blocking_znodes_that_are_not_listed_are_counted() -> None:
 
 def test_blocking_znode_comes_before_everything_else() -> None:
     blocking = [with_values(BLOCKING, mend="delete /feature"), *[BLOCKING] * 9]
-    steps_due = steps(replace(WELL, blocking=blocking, mendable=1))
+    steps_due = steps(replace(WELL, blocking=blocking, repairable=1))
 
     assert steps_due[0] == Suggestion(
         "/feature blocks Kafka's fail-over: why; delete it", zookeeper_shell="delete /feature"
@@ -405,7 +393,7 @@ def test_a_broker_is_given_up_last_and_later() -> None:
 
 def test_outage_comes_first_and_nothing_is_given_up() -> None:
     """Which brokers to start in which order and, last, what remains if they cannot be started."""
-    dark = replace(WELL, gone={3: 1, 4: 1}, stuck=1, offline=1)
+    dark = replace(WELL, gone={3: 1, 4: 1}, offline_without_isr=1, offline=1)
     recent = WarehouseStatus(snapshot=SNAPSHOT)
     since = dict.fromkeys(dark.gone, NOW - timedelta(days=3))
     advised = next_steps(
@@ -614,7 +602,7 @@ def test_only_the_newest_plans_that_have_begun_are_named() -> None:
 
 
 def test_the_most_urgent_comes_first() -> None:
-    advised = steps(replace(WELL, quarantined=1, mendable=1, gone={3: 1}), snapshot=None)
+    advised = steps(replace(WELL, quarantined=1, repairable=1, gone={3: 1}), snapshot=None)
 
     assert [step.command for step in advised] == [
         "reconcile",

@@ -39,7 +39,7 @@ TYPED = {
     "mode": ("--mode", "batch"),
     "as_json": ("--json",),
 }
-SETTINGS = Settings("east", "w", ClusterConf(zookeeper="zk1:2181"), typed=TYPED)
+SETTINGS = Settings("east", "w", ClusterConf(zookeeper="zk1:2181"), given_options=TYPED)
 ON_CLUSTER = "--cluster east --zookeeper zk1:2181"
 
 
@@ -205,7 +205,7 @@ def test_suggested_commit_has_no_reconcile_only_options() -> None:
 
 
 def test_cancelling_again_says_apply_once() -> None:
-    settings = Settings("default", "w", ClusterConf(), typed={"apply": ("--apply",), "yes": ("--yes",)})
+    settings = Settings("default", "w", ClusterConf(), given_options={"apply": ("--apply",), "yes": ("--yes",)})
     (step,) = after_cancellation(settings, plan(PlanStatus.CANCELLED), again=True, complete=True)
 
     assert step.command == "surveyor cancel p --apply --yes"

@@ -118,7 +118,7 @@ def test_blocking_znode_is_named_with_its_repair(tree: KafkaTree, look: Callable
     shell = f"zookeeper-shell.sh {tree.hosts} delete /admin/preferred_replica_election"
     assert advice.startswith("/admin/preferred_replica_election blocks Kafka's fail-over: ")
     assert f"Expected `object`, got `null`; delete it: {shell}; " in advice
-    assert "/brokers/topics/empty blocks Kafka's fail-over: empty, expected JSON; docs/troubleshooting.md" in advice
+    assert "/brokers/topics/empty blocks Kafka's fail-over: empty, expected JSON; docs/runbook.md" in advice
     assert "delete /brokers/topics" not in advice
 
 

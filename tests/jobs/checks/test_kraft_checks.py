@@ -16,7 +16,7 @@ TOPIC = refusal(29, "topic")
 CONFIG = refusal(29, "topic", "DESCRIBE_CONFIGS")
 PAGES, CONFIGS = "DescribeTopicPartitions/a", "DescribeConfigs/b"
 
-SETTINGS = Settings("east", "warehouse", ClusterConf(), typed={"cluster": ("--cluster", "east")})
+SETTINGS = Settings("east", "warehouse", ClusterConf(), given_options={"cluster": ("--cluster", "east")})
 
 
 def _reading(refusals: dict[str, str], unread_configs: dict[str, str] | None = None) -> LiveReading:

@@ -2,17 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
 from jobs.runtime.input_files import read_reassignment
-from schemas.enums import Action
 from schemas.plan import Plan
-from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -30,21 +28,16 @@ GENERATED = (
 )
 
 
-def move(tree: KafkaTree, topic: str, partition: int, replicas: list[int], **columns: Any) -> Row:  # noqa: ANN401
-    moved = {"action": Action.REASSIGN.value, "replicas_after": replicas}
-    return election(tree, topic, partition, leader=0, **moved, **columns)
-
-
 @pytest.fixture
 def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     """A partition moves twice, and another one has an election only."""
     tree.add_topic("foo", {0: [0, 1], 1: [0, 1]})
     tree.add_topic("b.ar", {partition: [0, 1] for partition in range(11)})
     changes = [
-        move(tree, "foo", 0, [1, 2], wave=1, replicas_before=[0, 2]),
-        move(tree, "foo", 0, [0, 2]),
-        move(tree, "b.ar", 10, [0]),
-        move(tree, "b.ar", 2, [2, 0]),
+        reassignment(tree, "foo", 0, [1, 2], wave=1, before=[0, 2]),
+        reassignment(tree, "foo", 0, [0, 2]),
+        reassignment(tree, "b.ar", 10, [0]),
+        reassignment(tree, "b.ar", 2, [2, 0]),
         election(tree, "foo", 1, leader=1),
     ]
     return store_plan(warehouse, tree, changes, name="moves")
@@ -110,7 +103,7 @@ def test_as_kafka_generates(surveyor: Surveyor, tmp_path: Path) -> None:
 
 def test_refused_plan_is_not_exported(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
     tree.add_topic("foo", {0: [0, 1]})
-    plan = store_plan(warehouse, tree, [move(tree, "foo", 0, [1, 2])], status="refused")
+    plan = store_plan(warehouse, tree, [reassignment(tree, "foo", 0, [1, 2])], status="refused")
 
     done = surveyor.run("export", plan.plan_id)
 

@@ -112,7 +112,7 @@ def test_partitions_are_counted_by_their_state(samples: Samples) -> None:
     one = samples.one
     assert (one("has_snapshot"), one("snapshot_id"), one("partitions"), one("topics")) == (1, 1, 4, 1)
     assert (one("offline_partitions"), one("under_replicated_partitions"), one("moving_partitions")) == (1, 1, 1)
-    assert (one("mendable_partitions"), one("stuck_partitions"), one("drained_brokers")) == (0, 1, 1)
+    assert (one("repairable_partitions"), one("offline_without_isr_partitions"), one("drained_brokers")) == (0, 1, 1)
 
 
 def test_brokers_are_counted_by_their_state(samples: Samples) -> None:

@@ -226,10 +226,11 @@ def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: P
     row = find_plan(surveyor.warehouse, ID)
     review = PlanSelection(surveyor.warehouse, row, RowFilter())
     changes = review.changes(whole=False)
-    every = list(warnings(row.kind, msgspec.convert(list(changes), list[ChangeSummary]), [], [], []))
+    moves = row.traits.moves_replicas
+    every = list(warnings(msgspec.convert(list(changes), list[ChangeSummary]), [], [], [], moves_replicas=moves))
     assert list(review.warnings(changes)) == every
     assert len(every) == (3 if kind is PlanKind.REASSIGN else 2)
-    assert with_warnings(changes, kind)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]
+    assert with_warnings(changes, moves_replicas=moves)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]
 
 
 def test_settings_are_held_against_the_replication_factor_of_all_changes(planned: Callable[..., Surveyor]) -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.kerberos.login import KerberosError
-from jobs.checks import cluster_status
 from jobs.checks.cluster_status import ClusterStatus, CredentialsCheck, read_status
 from jobs.console_output.status import redraw, watch_status
 from jobs.core.errors import UnreadableError
@@ -219,7 +218,7 @@ def test_no_command_for_a_token_is_run(with_token_command: Settings, tmp_path: P
     assert not (tmp_path / "ran").exists()
 
 
-def test_credentials_are_not_waited_for(with_token_command: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_not_waited_for(with_token_command: Settings) -> None:
     """As a ticket of a KDC that does not answer; the fault is shown later, and checked again after a while."""
     answer, checks = Event(), count()
 
@@ -228,19 +227,18 @@ def test_credentials_are_not_waited_for(with_token_command: Settings, monkeypatc
         answer.wait()
         raise KerberosError("no KDC answers")
 
-    monkeypatch.setattr(cluster_status, "require_credentials", check_slowly)
-    monkeypatch.setattr(cluster_status, "CREDENTIALS_WAIT_SECONDS", 0.05)
-    check = CredentialsCheck(with_token_command)
+    check = CredentialsCheck(with_token_command, check_slowly)
+    check.wait_seconds = 0.05
     check.start()
     assert check.fault() is None
 
     answer.set()
-    monkeypatch.setattr(cluster_status, "CREDENTIALS_WAIT_SECONDS", 5.0)
+    check.wait_seconds = 5.0
     assert check.fault() == "no KDC answers"
     check.start()
     assert check.fault() == "no KDC answers"
     assert next(checks) == 1
-    monkeypatch.setattr(cluster_status, "CREDENTIALS_INTERVAL_SECONDS", 0.0)
+    check.interval_seconds = 0.0
     check.start()
     check.fault()
     assert next(checks) == 3

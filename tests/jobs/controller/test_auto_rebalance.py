@@ -16,7 +16,7 @@ from schemas.enums import RequestKind
 from schemas.partition_info import PartitionInfo
 from schemas.rows import ZnodeRequest
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
-from tests.planner.frames import broker_config
+from tests.planner.frames import broker_config, partition_info
 
 ENABLED, INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"
 PERCENTAGE = "leader.imbalance.per.broker.percentage"
@@ -43,9 +43,8 @@ def test_broker_settings_determine_the_interval(
 
 
 def partition(number: int, replicas: list[int], leader: int | None, **columns: Any) -> PartitionInfo:  # noqa: ANN401
-    defaults: dict[str, Any] = {"adding_replicas": [], "removing_replicas": [], "topic_version": 0, "understood": True}
-    state = {"leader": leader, "isr": None if leader is None else replicas, "leader_epoch": 1}
-    return PartitionInfo(topic="orders", partition=number, replicas=replicas, **(defaults | state | columns))
+    isr = columns.pop("isr", None if leader is None else replicas)
+    return partition_info(replicas, leader, isr, topic="orders", partition=number, **columns)
 
 
 def context_of(*rows: PartitionInfo, brokers: tuple[int, ...] = (0, 1, 2)) -> ControllerContext:

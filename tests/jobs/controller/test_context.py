@@ -7,27 +7,16 @@ import pytest
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from schemas.enums import RequestKind
-from schemas.partition_info import PartitionInfo, TopicInfo
+from schemas.partition_info import TopicInfo
 from schemas.rows import Key, ZnodeRequest
 from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.planner.frames import partition_info
 
 
 class _NeverScanned(dict[Key, dict[int, int]]):
     def __iter__(self) -> Iterator[Key]:
         raise AssertionError("all of it was looked through for one topic")
-
-
-def _partition(topic: str, number: int) -> PartitionInfo:
-    return PartitionInfo(
-        topic=topic,
-        partition=number,
-        replicas=[1, 2],
-        adding_replicas=[],
-        removing_replicas=[],
-        topic_version=0,
-        understood=True,
-    )
 
 
 def test_notifications_are_not_requests() -> None:
@@ -47,7 +36,7 @@ def test_notifications_are_not_requests() -> None:
 def test_removing_a_topic_scans_only_its_partitions() -> None:
     context = ControllerContext(stopped=_NeverScanned())
     for topic in ("gone", "stays"):
-        rows = [_partition(topic, number) for number in range(3)]
+        rows = [partition_info([1, 2], None, None, topic=topic, partition=number) for number in range(3)]
         context.put_topic(TopicInfo(topic=topic, topic_version=0, config={}), rows)
         for key in context.of_topic(topic):
             context.stopped[key] = {1: -2}

@@ -205,11 +205,10 @@ def test_a_stalled_controller_is_unhealthy(
     assert (status, line.startswith("no cycle has ended for")) == (503, True)
 
 
-def test_the_lag_of_the_warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lag_of_the_warehouse(tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path), "default")
     lay_tables(warehouse)
-    log = WriteBehindLog(warehouse)
-    monkeypatch.setattr("jobs.controller.write_behind.FLUSH_INTERVAL_SECONDS", 0.0)
+    log = WriteBehindLog(warehouse, flush_interval_seconds=0.0)
 
     log.record(AuditEntry(Step.TAKE_OVER, "a test"))
     time.sleep(0.05)

@@ -202,12 +202,12 @@ def test_due_work_survives_a_lost_connection(
     assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_deferred_writes_are_made_in_the_next_cycle(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {p: [0, 1, 2] for p in range(3)}, topic_id=None)
     initialize(controller)
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     monkeypatch.setattr("jobs.controller.state_writer.MAX_WRITE_SECONDS", -1.0)
     tree.unregister(0)
     drain_watches(controller)
@@ -478,7 +478,7 @@ def test_intents_are_recorded_before_outcomes(
     """In a cycle that takes longer than Delta, or that ends in between."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
-    monkeypatch.setattr("jobs.controller.write_behind.FLUSH_INTERVAL_SECONDS", 0.0)
+    controller.log.flush_interval_seconds = 0.0
     controller.log.start()
     recorded: list[tuple[str, set[str]]] = []
     write = controller.writer.write

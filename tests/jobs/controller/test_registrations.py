@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import read_brokers
-from jobs.controller import broker_config_poller, preparation
+from jobs.controller import preparation
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
 from jobs.controller.controller import ResidentController
@@ -33,6 +33,8 @@ Case = tuple[dict[str, str] | None, str | None]
 class Brokers:
     """Settings that brokers return when asked, and which brokers were asked."""
 
+    poller: BrokerConfigPoller
+
     def __init__(self) -> None:
         self.configs: dict[int, dict[str, str]] = {}
         self.requests: list[int] = []
@@ -47,15 +49,15 @@ class Brokers:
 
 
 @pytest.fixture
-def brokers(controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+def brokers(controller: ResidentController) -> Brokers:
     """Brokers 0 to 2 return their settings; a broker that does not is asked once."""
-    monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 1)
     fake = Brokers()
     fake.configs = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
     rows, _ = fake.ask([broker_without_endpoints(broker) for broker in (0, 1, 2)])
     fake.requests.clear()
     controller.engine.broker_configs = rows
-    controller.config_poller = BrokerConfigPoller(fake.ask, rows, controller.log_line, controller.watches.signal)
+    fake.poller = BrokerConfigPoller(fake.ask, rows, controller.log_line, controller.watches.signal, max_tries=1)
+    controller.config_poller = fake.poller
     return fake
 
 
@@ -109,11 +111,10 @@ def test_registered_broker_is_asked_and_unsupported_protocol_logged_once(
 
 
 def test_starting_broker_is_asked_until_it_responds(
-    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: RecordedLog, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: RecordedLog
 ) -> None:
     """A broker is registered before it accepts connections; other new brokers have responded by then."""
-    monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 5)
-    monkeypatch.setattr(broker_config_poller, "RETRY_SECONDS", 0.01)
+    brokers.poller.max_tries, brokers.poller.retry_seconds = 5, 0.01
     initialize(controller)
     brokers.configs[4] = {IBP: "2.6"}
 
@@ -134,9 +135,9 @@ def test_starting_broker_is_asked_until_it_responds(
 
 
 def test_broker_that_did_not_respond_is_asked_again_without_a_resync(
-    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: RecordedLog, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: RecordedLog
 ) -> None:
-    monkeypatch.setattr(broker_config_poller, "ASK_AGAIN_SECONDS", 0.01)
+    brokers.poller.ask_again_seconds = 0.01
     initialize(controller)
     for broker in (3, 4):
         tree.register(broker)
@@ -170,9 +171,9 @@ def outdated_configs(rows: list[BrokerConfig], epoch: int, error: str | None) ->
     known = [broker_config(0, name, value) for name, value in REPORTED.items()]
     poller = BrokerConfigPoller(lambda _: ([], {}), known, lambda *_: None, lambda: None)
     registered = broker_without_endpoints(0, epoch)
-    poller.take_changed({0: broker_without_endpoints(0, 1)})
+    poller.pop_changed({0: broker_without_endpoints(0, 1)})
     poller._results.put(([registered], rows, {} if error is None else {0: error}))  # noqa: SLF001 - as its thread does
-    changed = poller.take_changed({0: registered})
+    changed = poller.pop_changed({0: registered})
     settings = {(row.name, row.value, bool(row.assumed)) for row in poller.configs}
     assert len(settings) == len(poller.configs)
     assert changed is (None if settings == {(*row, False) for row in REPORTED.items()} else poller.configs)
@@ -237,7 +238,7 @@ def test_a_broker_that_describes_its_settings_again_is_known() -> None:
     row = broker_without_endpoints(0)
     poller._results.put(([row], [broker_config(0, AUTHORIZER, "")], {}))  # noqa: SLF001 - as its thread does
 
-    assert poller.take_changed({0: row}) == [broker_config(0, AUTHORIZER, "")]
+    assert poller.pop_changed({0: row}) == [broker_config(0, AUTHORIZER, "")]
 
 
 def test_changed_settings_count_after_the_next_resync(

@@ -62,13 +62,11 @@ def cycle_of(*changes: Change) -> CycleRecord:
 
 
 @pytest.fixture
-def log_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteBehindLog:
-    for name in ("FLUSH_INTERVAL_SECONDS", "RETRY_SECONDS"):
-        monkeypatch.setattr(f"jobs.controller.write_behind.{name}", 0.01)
+def log_writer(tmp_path: Path) -> WriteBehindLog:
     disk = Disk(str(tmp_path / "warehouse"), "default")
     lay_tables(disk)
     Disk.is_full = True
-    return WriteBehindLog(disk)
+    return WriteBehindLog(disk, flush_interval_seconds=0.01, retry_seconds=0.01)
 
 
 def test_rows_are_written_once_the_disk_has_space(
@@ -115,11 +113,9 @@ def test_a_cycle_that_ends_while_it_is_converted(
     assert outcomes == ["applied"] * len(changes) + ["pending"] * len(changes)
 
 
-def test_too_many_buffered_rows_are_dropped(
-    log_writer: WriteBehindLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_many_buffered_rows_are_dropped(log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]) -> None:
     """The controller must not run out of memory."""
-    monkeypatch.setattr("jobs.controller.write_behind.MAX_BUFFERED_ROWS", 1)
+    log_writer.max_buffered_rows = 1
     log_writer.record(CYCLE)
     for number in range(3):
         log_writer.record(AuditEntry(Step.TAKE_OVER, str(number)))

@@ -1,25 +1,23 @@
 """`surveyor cancel`: dry unless --apply, safe or refused, the same result after a crash; its output and records."""
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import ZnodeLease
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.plans_table import apply_transition
-from schemas.enums import Action, Outcome, PlanStatus, Step
+from schemas.enums import Outcome, PlanStatus, Step
 from schemas.plan import Plan, RowOutcome, Transition
-from schemas.rows import Row
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once
+from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -30,17 +28,12 @@ AFTER = {0: [0, 1, 2], 1: [2, 3, 1], 2: [0, 2], 3: [1, 2]}
 """A pure addition, a move that reorders, and two plain moves."""
 
 
-def move(tree: KafkaTree, partition: int, after: list[int], wave: int = 0, **columns: Any) -> Row:  # noqa: ANN401
-    given = {"action": Action.REASSIGN.value, "replicas_after": after, "wave": wave, "leader_epoch_after": None}
-    return election(tree, T, partition, leader=0, **given, **columns)
-
-
 @pytest.fixture
 def plan(tree: KafkaTree, warehouse: Warehouse, controller: CancellingController) -> Plan:
     """0 and 1 are in progress, 2 is complete, 3 has not been requested yet."""
     tree.register(3)
     tree.add_topic(T, BEFORE)
-    changes = [move(tree, partition, after) for partition, after in AFTER.items()]
+    changes = [reassignment(tree, T, partition, after) for partition, after in AFTER.items()]
     stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves", moves=4)
     controller.reassign({(T, partition): AFTER[partition] for partition in (0, 1, 2)})
     controller.finish(T, 2)
@@ -183,27 +176,20 @@ def test_no_commit_continues_it(tree: KafkaTree, surveyor: Surveyor, controller:
 
 
 def test_running_commit_stops_and_leaves_it_cancelled(
-    tree: KafkaTree,
-    warehouse: Warehouse,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    monkeypatch: pytest.MonkeyPatch,
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     """The first wave is requested, the plan is cancelled, and the second wave is not requested."""
     tree.add_topic(T, BEFORE)
-    waves = [move(tree, 2, [1, 0]), move(tree, 3, [1, 0], wave=1)]
+    waves = [reassignment(tree, T, 2, [1, 0]), reassignment(tree, T, 3, [1, 0], wave=1)]
     plan = store_plan(warehouse, tree, waves, kind="reassign", name="moves")
-    reassign = controller.reassign
 
-    def cancelled_after(targets: dict[Any, Any]) -> dict[Any, int]:
-        codes = reassign(targets)
+    def cancel_elsewhere() -> None:
         apply_transition(warehouse, plan.plan_id, Transition.CANCEL)
         CommitLog.open(warehouse, plan, Actor("olga@desk")).step(
             Step.CANCEL, Outcome.APPLIED, "closed; it was committing"
         )
-        return codes
 
-    monkeypatch.setattr(controller, "reassign", cancelled_after)
+    controller.after_request = cancel_elsewhere
 
     done = surveyor.run("commit", "moves", "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
 
@@ -259,176 +245,24 @@ def test_a_refused_partition_does_not_stop_the_others(
     assert controller.assigned(T, 1) == (BEFORE[1], [], [])
 
 
-@pytest.mark.usefixtures("plan")
-def test_completed_before_the_request(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reassign = controller.reassign
-
-    def too_late(targets: dict[Any, Any]) -> dict[Any, int]:
-        if (T, 0) in targets:
-            controller.finish(T, 0)
-        return reassign(targets)
-
-    monkeypatch.setattr(controller, "reassign", too_late)
-
-    done = cancel(surveyor, tree, "--apply")
-
-    assert done.exit_code == DONE
-    assert "stale: t-0: it was complete before it could be cancelled: replicas [0, 1, 2]" in done.stdout
-    assert controller.assigned(T, 1) == (BEFORE[1], [], [])
-
-
-def dead_original(tree: KafkaTree, controller: CancellingController) -> None:
-    """Broker 0, an original replica of all, has died; the added copies are in sync and would be deleted."""
-    tree.unregister(0)
-    for partition, added in ((0, 2), (1, 3)):
-        controller.put_state(T, partition, 1, [1, added])
-
-
 def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
     """The original replicas of 0 fell behind: only the copy has the data; 1 is unchanged."""
     controller.put_state(T, 0, 2, [2])
 
 
 @pytest.mark.usefixtures("plan")
-@pytest.mark.parametrize(
-    ("happens", "message", "unsafe"),
-    [
-        (
-            dead_original,
-            "t-0: REPLICA_NOT_ALIVE: original replicas [0] are not live: the copies on [2] would be",
-            [0, 1],
-        ),
-        (
-            out_of_sync,
-            "t-0: NO_ELIGIBLE_LEADER: no original replica of [0, 1] is live and in sync (its ISR is [2])",
-            [0],
-        ),
-    ],
-)
 @pytest.mark.parametrize("flags", [[], ["--apply"]])
-def test_cancellation_that_loses_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    happens: Any,  # noqa: ANN401 - a function
-    message: str,
-    unsafe: list[int],
-    flags: list[str],
+def test_a_refused_cancellation_as_programs_read_it(
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, flags: list[str]
 ) -> None:
-    happens(tree, controller)
-    before = tree.dump()
+    out_of_sync(tree, controller)
 
     done = cancel(surveyor, tree, "--json", *flags)
 
     result = json.loads(done.stdout)
     assert (done.exit_code, result["exit_code"], result["status"]) == (REFUSED, REFUSED, "partial")
-    assert message in done.stderr
-    assert [row["partition"] for row in result["rejections"]] == unsafe
-    assert (tree.dump(), controller.requests) == (before, [])
-
-
-@pytest.mark.usefixtures("plan")
-def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
-    dead_original(tree, controller)
-
-    refused, done = cancel(surveyor, tree, "--apply"), cancel(surveyor, tree, "--apply", "--allow-fewer-copies")
-
-    assert "leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" in refused.stderr
-    assert (refused.exit_code, done.exit_code) == (REFUSED, DONE), done.stderr
-    assert [controller.assigned(T, partition) for partition in (0, 1)] == [(BEFORE[n], [], []) for n in (0, 1)]
-
-
-@pytest.mark.usefixtures("plan")
-def test_dead_original_is_safe_if_no_in_sync_copy_is_deleted(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
-) -> None:
-    """Kafka carries it out: only 1 is in sync, before and after."""
-    tree.unregister(0)
-    for partition in (0, 1):
-        controller.put_state(T, partition, 1, [1])
-
-    done = cancel(surveyor, tree, "--apply")
-
-    assert done.exit_code == DONE, done.stderr
-    assert [controller.assigned(T, partition) for partition in (0, 1)] == [(BEFORE[n], [], []) for n in (0, 1)]
-
-
-@pytest.mark.usefixtures("plan")
-@pytest.mark.parametrize(("flags", "code", "sent"), [([], REFUSED, []), (["--skip-unsafe"], DONE, [{(T, 1): None}])])
-def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    flags: list[str],
-    code: int,
-    sent: list[Any],
-) -> None:
-    """The original replicas of 0 fell behind while the connection was opened."""
-
-    @contextmanager
-    def connecting(*_: object) -> Iterator[CancellingController]:
-        out_of_sync(tree, controller)
-        yield controller
-
-    monkeypatch.setattr("jobs.execution.cancellation.admin_of", connecting)
-
-    done = cancel(surveyor, tree, "--apply", *flags)
-
-    assert (done.exit_code, controller.requests[:1]) == (code, sent), done.stderr
-    assert controller.assigned(T, 0)[1] == [2]
-
-
-@pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
-@pytest.mark.usefixtures("plan")
-def test_judged_again_after_the_intents_are_stored(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    monkeypatch: pytest.MonkeyPatch,
-    flags: tuple[str, ...],
-    code: int,
-) -> None:
-    """The original replicas of 0 fell behind while the intents were stored."""
-    note = CommitLog.append_now
-
-    def slowly(commit_log: CommitLog, outcomes: Iterable[RowOutcome]) -> None:
-        note(commit_log, outcomes)
-        out_of_sync(tree, controller)
-
-    monkeypatch.setattr(CommitLog, "append_now", slowly)
-
-    done = cancel(surveyor, tree, "--apply", *flags)
-
-    assert (done.exit_code, (T, 0) in {key for request in controller.requests for key in request}) == (code, False), (
-        done.stderr
-    )
-    assert controller.assigned(T, 0)[1] == [2]
-
-
-@pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
-def test_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    plan: Plan,
-    monkeypatch: pytest.MonkeyPatch,
-    flags: tuple[str, ...],
-    code: int,
-) -> None:
-    clock = delay_once(monkeypatch, ZnodeLease, "refuse_lost", lambda: out_of_sync(tree, controller))
-    monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
-
-    done = cancel(surveyor, tree, "--apply", *flags)
-
-    assert (done.exit_code, controller.requests[:1]) == (code, [{(T, 1): None}] if flags else []), done.stderr
-    assert controller.assigned(T, 0)[1] == [2]
-    outcomes = [(row["partition"], row["outcome"]) for row in surveyor.commits(plan.plan_id)]
-    assert (0, "skipped") in outcomes
-    assert (1, "applied" if flags else "skipped") in outcomes
+    assert [row["partition"] for row in result["rejections"]] == [0]
+    assert controller.requests == []
 
 
 @pytest.mark.usefixtures("plan")
@@ -491,73 +325,6 @@ def test_order_is_not_restored_on_an_old_judgement(
     assert ("restore_order", "stale") in outcomes
 
 
-@pytest.mark.parametrize(
-    ("is_brief", "code", "outcome", "words"),
-    [(True, DONE, "applied", "replicas [0, 1]"), (False, ERROR, "unknown", f"not understood: /brokers/topics/{T}: ")],
-)
-def test_what_cannot_be_read_back_is_unknown(  # noqa: PLR0913 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    plan: Plan,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_brief: bool,
-    code: int,
-    outcome: str,
-    words: str,
-) -> None:
-    """It is read again for some time, and nothing says that another client changed it."""
-    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
-    path, reassign, read = f"/brokers/topics/{T}", controller.reassign, ZooKeeperReader.read_partitions
-    written = list[bytes]()
-
-    def cancelled(targets: Any) -> Any:  # noqa: ANN401 - those of the original
-        codes = reassign(targets)
-        if None in targets.values():
-            written.append(tree.client.get(path)[0])
-            tree.write(path, b"no JSON")
-        return codes
-
-    def read_once(reader: ZooKeeperReader, keys: Iterable[Any]) -> Any:  # noqa: ANN401 - that of the original
-        found = read(reader, keys)
-        if written and is_brief:
-            tree.write(path, written.pop())
-        return found
-
-    monkeypatch.setattr(controller, "reassign", cancelled)
-    monkeypatch.setattr(ZooKeeperReader, "read_partitions", read_once)
-
-    done = cancel(surveyor, tree, "--apply")
-
-    (row,) = (
-        row
-        for row in surveyor.commits(plan.plan_id)
-        if (row["partition"], row["action"]) == (0, Step.CANCEL) and row["outcome"] != "pending"
-    )
-    assert (done.exit_code, row["outcome"]) == (code, outcome), done.stdout + done.stderr
-    assert row["message"].startswith(words), row
-
-
-def test_losing_all_in_sync_replicas_is_no_success(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They fell behind between the judgement and the request."""
-    reassign = controller.reassign
-
-    def late(targets: Any) -> Any:  # noqa: ANN401 - as the controller takes and gives it
-        if not controller.requests:
-            out_of_sync(tree, controller)
-        return reassign(targets)
-
-    monkeypatch.setattr(controller, "reassign", late)
-
-    done = cancel(surveyor, tree, "--apply")
-
-    assert (done.exit_code, "no replica can lead it" in done.stdout) == (ERROR, True), done.stdout + done.stderr
-    assert surveyor.status(plan.plan_id) == PlanStatus.CANCELLED
-
-
 @pytest.mark.usefixtures("plan")
 def test_unsafe_partitions_continue_with_skip_unsafe(
     tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
@@ -601,8 +368,7 @@ def test_running_wave_returns_to_its_start(
 ) -> None:
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
-    second = {"replicas_before": [0, 2], "adding_after": [3], "removing_after": [0]}
-    waves = [move(tree, 0, [0, 2]), move(tree, 0, [3, 2], wave=1, **second)]
+    waves = [reassignment(tree, T, 0, [0, 2]), reassignment(tree, T, 0, [3, 2], wave=1, before=[0, 2])]
     store_plan(warehouse, tree, waves, kind="reassign", name="moves", status="partial")
     controller.reassign({(T, 0): [0, 2]})
     controller.finish(T, 0)
@@ -616,7 +382,9 @@ def test_finished_plan_stays_committed(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     tree.add_topic(T, {0: [0, 1]})
-    plan = store_plan(warehouse, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status="committed")
+    plan = store_plan(
+        warehouse, tree, [reassignment(tree, T, 0, [0, 2])], kind="reassign", name="moves", status="committed"
+    )
     controller.reassign({(T, 0): [0, 2]})
     controller.finish(T, 0)
 
@@ -645,7 +413,7 @@ def test_nothing_to_cancel(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, status: str, message: str
 ) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
-    store_plan(warehouse, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status=status)
+    store_plan(warehouse, tree, [reassignment(tree, T, 0, [0, 2])], kind="reassign", name="moves", status=status)
 
     done = cancel(surveyor, tree, "--apply")
 

@@ -1,7 +1,6 @@
 """`surveyor cancel --partitions`: foreign reassignments are turned back, and leftover requests are removed."""
 
 import json
-from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,8 @@ import pytest
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper import connection
-from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
+from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.console_output.commits import NO_SNAPSHOT
-from jobs.execution.partition_cancellation import _Audit
 from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
@@ -146,58 +144,23 @@ def test_znode_is_deleted_with_the_last_request(
     assert (again.exit_code, "nothing is left to cancel" in again.stdout) == (DONE, True)
 
 
-def test_cancellation_that_loses_data_is_refused_or_skipped(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
-) -> None:
-    """Only the added replica is in sync."""
-    data = b'{"controller_epoch":1,"leader":9,"version":1,"leader_epoch":6,"isr":[9]}'
-    tree.write(f"/brokers/topics/{T}/partitions/0/state", data)
-
-    refused = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
-    left_out = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply", "--skip-unsafe")
-
-    assert (refused.exit_code, left_out.exit_code) == (REFUSED, DONE)
-    assert "NO_ELIGIBLE_LEADER: no original replica of [0, 1] is live and in sync" in refused.stderr
-    assert controller.assigned(T, 0)[1] == [9]
-    assert requested(tree) == [f"{T}-1", f"{T}-2"]
-
-
-def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
-    """Broker 1 died; 0 is in sync, and so is the copy on 9 that would be deleted."""
-    tree.unregister(1)
-    data = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":6,"isr":[0,9]}'
-    tree.write(f"/brokers/topics/{T}/partitions/0/state", data)
-
-    refused, done = (cancel(surveyor, tree, f"{T}-0", "--apply", *flag) for flag in ((), ("--allow-fewer-copies",)))
-
-    assert (refused.exit_code, done.exit_code) == (REFUSED, DONE), done.stderr
-    assert "leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" in refused.stderr
-    assert controller.assigned(T, 0) == ([0, 1], [], [])
-
-
 REQUESTED = [f"{T}-1", "ghost-3", f"{T}-2"]
-WAITS = {
-    "recording": (_Audit, "record"),
-    "lease": (ZnodeLease, "refuse_lost"),
-    "removal": (ZooKeeperConnection, "withdraw_requests"),
-}
 
 
-@pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
-def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
+def test_judged_again_after_a_request_was_removed(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
     controller: CancellingController,
     monkeypatch: pytest.MonkeyPatch,
-    wait: str,
     flags: tuple[str, ...],
     code: int,
 ) -> None:
-    """The original replicas fell behind while the intents were recorded, the lease checked or a request removed."""
-    lay_tables(surveyor.warehouse)
-    clock = delay_once(monkeypatch, *WAITS[wait], lambda: controller.put_state(T, 0, 9, [9]))
+    """The original replicas fell behind meanwhile."""
+    place = (ZooKeeperConnection, "withdraw_requests")
+    clock = delay_once(monkeypatch, *place, lambda: controller.put_state(T, 0, 9, [9]))
     monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
+    lay_tables(surveyor.warehouse)
 
     done = cancel(surveyor, tree, f"{T}-0,{T}-2", "--apply", *flags)
 
@@ -260,75 +223,11 @@ def test_what_cannot_be_decoded_is_not_cancelled(
     assert (done.exit_code, requested(tree), controller.requests) == (DONE, None, [{("ghost", 3): None}]), done.stderr
 
 
-Event = Callable[[KafkaTree, CancellingController], object]
-
-
-def moved_elsewhere(_: KafkaTree, controller: CancellingController) -> None:
-    CancellingController.reassign(controller, {(T, 0): [0, 2]})
-    controller.finish(T, 0)
-
-
-BEFORE: dict[str, Event] = {
-    "complete": lambda _, controller: controller.finish(T, 0),
-    "moved": moved_elsewhere,
-}
-AFTER: dict[str, Event] = {
-    "stranded": lambda _, controller: controller.put_state(T, 0, 9, [9]),
-    "unreadable": lambda tree, _: tree.write(f"/brokers/topics/{T}", b'{"partitions":{"0":[1,1]}}'),
-    "deleted": lambda tree, _: tree.client.delete(f"/brokers/topics/{T}", recursive=True),
-}
-
-
-@pytest.mark.parametrize(
-    ("event", "code", "outcome", "words"),
-    [
-        ("none", DONE, "applied", "replicas [0, 1]; to change their order"),
-        ("complete", DONE, "stale", "it was complete before it could be cancelled: replicas [0, 9]; to move it back"),
-        ("moved", DONE, "stale", "another client changed it: replicas [0, 2]; to move it back"),
-        ("stranded", ERROR, "failed", "no replica can lead it: replicas [0, 1]; start its brokers, or recover it"),
-        ("unreadable", ERROR, "unknown", "not understood: "),
-        ("deleted", DONE, "stale", "the partition is gone"),
-    ],
-)
-def test_what_did_not_return_is_not_called_cancelled(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    monkeypatch: pytest.MonkeyPatch,
-    event: str,
-    code: int,
-    outcome: str,
-    words: str,
-) -> None:
-    """A move may end, or its partition change, right before the request or after it."""
-    lay_tables(surveyor.warehouse)
-    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
-
-    def nothing(*_: object) -> None:
-        """Let only the request happen."""
-
-    def reassign(targets: Any) -> Any:  # noqa: ANN401 - those of the original
-        BEFORE.get(event, nothing)(tree, controller)
-        codes = CancellingController.reassign(controller, targets)
-        AFTER.get(event, nothing)(tree, controller)
-        return codes
-
-    monkeypatch.setattr(controller, "reassign", reassign)
-
-    done = cancel(surveyor, tree, f"{T}-0", "--apply", "--json")
-
-    assert done.exit_code == code, done.stderr
-    assert json.loads(done.stdout)["cancelled_now"] == int(outcome == "applied")
-    (row,) = (row for row in surveyor.commits(NO_PLAN) if row["outcome"] != "pending")
-    assert (row["outcome"], words in row["message"]) == (outcome, True), row
-
-
 @pytest.mark.parametrize(("isr", "code", "outcome"), [([0, 1], DONE, "applied"), ([9], ERROR, "failed")])
 def test_a_broker_that_is_added_and_removed_at_once(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
     controller: CancellingController,
-    monkeypatch: pytest.MonkeyPatch,
     isr: list[int],
     code: int,
     outcome: str,
@@ -336,13 +235,7 @@ def test_a_broker_that_is_added_and_removed_at_once(  # noqa: PLR0913, PLR0917 -
     """Kafka's controller does not write this; a cancellation and a completion leave the same replicas."""
     lay_tables(surveyor.warehouse)
     tree.write(f"/brokers/topics/{T}", encode_assignment(Assignment({0: [0, 1, 9]}, {0: [9]}, {0: [9]}, TOPIC_ID)))
-
-    def reassign(targets: Any) -> Any:  # noqa: ANN401 - those of the original
-        codes = CancellingController.reassign(controller, targets)
-        controller.put_state(T, 0, isr[0], isr)
-        return codes
-
-    monkeypatch.setattr(controller, "reassign", reassign)
+    controller.after_request = lambda: controller.put_state(T, 0, isr[0], isr)
 
     done = cancel(surveyor, tree, f"{T}-0", "--apply", "--json")
 

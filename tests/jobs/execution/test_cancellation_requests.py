@@ -1,7 +1,9 @@
-"""`surveyor cancel PLAN` and `surveyor cancel --partitions` send their requests alike: each is judged before it."""
+"""`surveyor cancel PLAN` and `surveyor cancel --partitions` alike: what is refused, judged again, and recorded."""
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,13 +11,17 @@ from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.lease_znode import LEASE
+from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import RefusedError, SurveyorError
+from jobs.execution.admin import connections
+from jobs.execution.partition_cancellation import _Audit
 from jobs.repositories.actor import this_process
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from schemas.enums import Action, Step
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CancellingController
+from tests.jobs.support.controllers.cancelling_controller import CancellingController, delay_once
+from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -59,21 +65,20 @@ def control_begins(tree: KafkaTree, controller: CancellingController, monkeypatc
 
 
 def next_is_too_large(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree
-
-    def refuse(_: object) -> Any:  # noqa: ANN401 - it never returns
-        raise RefusedError("/admin/reassign_partitions would take 900,001 bytes")
-
-    monkeypatch.setattr(controller, "reassign", refuse)
+    del tree, monkeypatch
+    controller.before_request = raising(RefusedError("/admin/reassign_partitions would take 900,001 bytes"))
 
 
 def next_fails(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree
+    del tree, monkeypatch
+    controller.before_request = raising(SurveyorError("/admin/reassign_partitions could not be written"))
 
-    def fail(_: object) -> Any:  # noqa: ANN401 - it never returns
-        raise SurveyorError("/admin/reassign_partitions could not be written")
 
-    monkeypatch.setattr(controller, "reassign", fail)
+def raising(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
 
 
 def answer_is_lost(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +87,246 @@ def answer_is_lost(tree: KafkaTree, controller: CancellingController, monkeypatc
 
 
 COMMANDS = pytest.mark.parametrize("subject", [["moves"], ["--partitions", f"{T}-0,{T}-1,{T}-2"]])
+Event = Callable[[KafkaTree, CancellingController], object]
+
+
+@dataclass
+class Cancellation:
+    """The command for the plan or its partitions, and what it recorded."""
+
+    surveyor: Surveyor
+    tree: KafkaTree
+    plan_id: str
+    subject: list[str]
+
+    def run(self, *flags: str) -> Any:  # noqa: ANN401 - a Result of typer
+        return self.surveyor.run("cancel", *self.subject, "--zookeeper", self.tree.hosts, *flags)
+
+    @property
+    def recorded(self) -> dict[int, tuple[str, str]]:
+        """Outcome and message by partition."""
+        return {
+            row["partition"]: (row["outcome"], row["message"])
+            for row in self.surveyor.commits(self.plan_id if self.subject == ["moves"] else NO_PLAN)
+            if row["action"] == Step.CANCEL and row["partition"] is not None and row["outcome"] != "pending"
+        }
+
+
+@pytest.fixture
+def cancellation(surveyor: Surveyor, tree: KafkaTree, plan_id: str, subject: list[str]) -> Cancellation:
+    return Cancellation(surveyor, tree, plan_id, subject)
+
+
+def dead_original(tree: KafkaTree, controller: CancellingController) -> None:
+    """Broker 0, an original replica, has died; a copy that would be deleted is in sync."""
+    tree.unregister(0)
+    controller.put_state(T, 0, 1, [1, 2])
+
+
+def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
+    """The original replicas of 0 fell behind: only the copy has the data; the others are unchanged."""
+    controller.put_state(T, 0, 2, [2])
+
+
+@COMMANDS
+@pytest.mark.parametrize(
+    ("happens", "words", "flag", "continues"),
+    [
+        (
+            dead_original,
+            (
+                "t-0: REPLICA_NOT_ALIVE: original replicas [0] are not live: the copies on [2, 3] would be",
+                "leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies",
+            ),
+            "--allow-fewer-copies",
+            False,
+        ),
+        (
+            out_of_sync,
+            ("t-0: NO_ELIGIBLE_LEADER: no original replica of [0, 1] is live and in sync (its ISR is [2])",),
+            "--skip-unsafe",
+            True,
+        ),
+    ],
+)
+def test_a_cancellation_that_loses_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
+    cancellation: Cancellation,
+    controller: CancellingController,
+    happens: Event,
+    words: tuple[str, ...],
+    flag: str,
+    continues: bool,  # noqa: FBT001
+) -> None:
+    tree = cancellation.tree
+    happens(tree, controller)
+    before = tree.dump()
+
+    refused = [cancellation.run(), cancellation.run("--apply")]
+    after, done = tree.dump(), cancellation.run("--apply", flag)
+
+    assert [ran.exit_code for ran in refused] == [REFUSED, REFUSED]
+    assert [word for ran in refused for word in words if word not in ran.stderr] == []
+    assert after == before
+    assert done.exit_code == DONE, done.stderr
+    keys = [key for request in controller.requests for key in request]
+    assert keys == [(T, partition) for partition in range(int(continues), 3)]
+    assert [controller.assigned(T, partition)[1] for partition in range(3)] == [[2, 3] if continues else [], [], []]
+
+
+@COMMANDS
+def test_dead_original_is_safe_if_no_in_sync_copy_is_deleted(
+    cancellation: Cancellation, controller: CancellingController
+) -> None:
+    """Kafka carries it out: only 1 is in sync, before and after."""
+    cancellation.tree.unregister(0)
+    for partition in range(3):
+        controller.put_state(T, partition, 1, [1])
+
+    done = cancellation.run("--apply")
+
+    assert done.exit_code == DONE, done.stderr
+    assert [controller.assigned(T, partition) for partition in range(3)] == [([0, 1], [], [])] * 3
+
+
+WAITS: dict[str, dict[str, tuple[Any, str]]] = {
+    "connection": dict.fromkeys(("moves", "--partitions"), (connections, "connected_admin")),
+    "intents": {"moves": (CommitLog, "append_now"), "--partitions": (_Audit, "record")},
+    "lease": dict.fromkeys(("moves", "--partitions"), (ZnodeLease, "refuse_lost")),
+}
+"""What may take long, by the subject of the command."""
+
+
+@COMMANDS
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
+def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
+    cancellation: Cancellation,
+    controller: CancellingController,
+    monkeypatch: pytest.MonkeyPatch,
+    wait: str,
+    flags: tuple[str, ...],
+    code: int,
+) -> None:
+    """The original replicas of 0 fell behind while the command connected, stored intents, or checked the lease."""
+    lay_tables(cancellation.surveyor.warehouse)
+    place = WAITS[wait][cancellation.subject[0]]
+    clock = delay_once(monkeypatch, *place, lambda: out_of_sync(cancellation.tree, controller))
+    if wait == "lease":
+        monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
+
+    done = cancellation.run("--apply", *flags)
+
+    assert (done.exit_code, controller.assigned(T, 0)[1]) == (code, [2, 3]), done.stderr
+    assert controller.requests == ([{(T, 1): None}, {(T, 2): None}] if flags else [])
+    others = "applied" if flags else "skipped"
+    if wait != "connection":  # there are no intents yet
+        outcomes = {partition: outcome for partition, (outcome, _) in cancellation.recorded.items()}
+        assert outcomes == {0: "skipped", 1: others, 2: others}
+
+
+def moved_elsewhere(_: KafkaTree, controller: CancellingController) -> None:
+    controller.begin((T, 0), [0, 2])
+    controller.finish(T, 0)
+
+
+ONE_COMMAND = pytest.mark.parametrize("subject", [["moves"], ["--partitions", f"{T}-0"]])
+
+STRANDED = (
+    "its in-sync replicas were removed while it was cancelled, so no replica can lead it: replicas [0, 1]; start its "
+)
+GONE = {"moves": "another client changed it", "--partitions": "the partition is gone"}
+
+# before the request, after it -> exit code, outcome, message
+RESULTS: dict[str, tuple[Event | None, Event | None, int, str, str]] = {
+    "cancelled": (None, None, DONE, "applied", "replicas [0, 1]"),
+    "complete": (
+        lambda _, controller: controller.finish(T, 0),
+        None,
+        DONE,
+        "stale",
+        "it was complete before it could be cancelled: replicas [2, 3]",
+    ),
+    "moved": (moved_elsewhere, None, DONE, "stale", "another client changed it: replicas [0, 2]"),
+    "fell behind": (out_of_sync, None, ERROR, "failed", STRANDED),
+    "stranded": (
+        None,
+        lambda _, controller: controller.put_state(T, 0, 9, [9]),
+        ERROR,
+        "failed",
+        STRANDED,
+    ),
+    "unreadable": (
+        None,
+        lambda tree, _: tree.write(f"/brokers/topics/{T}", b'{"partitions":{"0":[1,1]}}'),
+        ERROR,
+        "unknown",
+        "not understood: ",
+    ),
+    "deleted": (
+        None,
+        lambda tree, _: tree.client.delete(f"/brokers/topics/{T}", recursive=True),
+        DONE,
+        "stale",
+        "",
+    ),
+}
+
+
+@ONE_COMMAND
+@pytest.mark.parametrize("name", RESULTS)
+def test_what_did_not_return_is_not_called_cancelled(
+    cancellation: Cancellation, controller: CancellingController, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A move may end, or its partition change, right before the request or after it."""
+    before, after, code, outcome, words = RESULTS[name]
+    lay_tables(cancellation.surveyor.warehouse)
+    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
+    for partition in (1, 2):
+        controller.finish(T, partition)
+
+    if before is not None:
+        controller.before_request = partial(before, cancellation.tree, controller)
+    if after is not None:
+        controller.after_request = partial(after, cancellation.tree, controller)
+
+    done = cancellation.run("--apply", "--json")
+
+    assert done.exit_code == code, done.stderr
+    assert json.loads(done.stdout)["cancelled_now"] == int(outcome == "applied")
+    assert list(cancellation.recorded) == [0]
+    found, message = cancellation.recorded[0]
+    start = words or GONE[cancellation.subject[0]]
+    assert (found, message[: len(start)]) == (outcome, start)
+
+
+@ONE_COMMAND
+def test_what_cannot_be_read_back_is_read_again(
+    cancellation: Cancellation, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic's znode is illegible at the first reading after the request."""
+    lay_tables(cancellation.surveyor.warehouse)
+    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
+    tree, path, read = cancellation.tree, f"/brokers/topics/{T}", ZooKeeperReader.read_partitions
+    written = list[bytes]()
+    for partition in (1, 2):
+        controller.finish(T, partition)
+
+    def spoil() -> None:
+        written.append(tree.client.get(path)[0])
+        tree.write(path, b"no JSON")
+
+    def read_once(reader: ZooKeeperReader, keys: Any) -> Any:  # noqa: ANN401 - that of the original
+        found = read(reader, keys)
+        if written:
+            tree.write(path, written.pop())
+        return found
+
+    controller.after_request = spoil
+    monkeypatch.setattr(ZooKeeperReader, "read_partitions", read_once)
+
+    done = cancellation.run("--apply")
+
+    assert (done.exit_code, cancellation.recorded[0][0]) == (DONE, "applied"), done.stdout + done.stderr
 
 
 @COMMANDS
@@ -98,35 +343,25 @@ COMMANDS = pytest.mark.parametrize("subject", [["moves"], ["--partitions", f"{T}
     ],
 )
 def test_each_request_is_judged(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
+    cancellation: Cancellation,
     controller: CancellingController,
-    plan_id: str,
     monkeypatch: pytest.MonkeyPatch,
     meanwhile: Callable[[KafkaTree, CancellingController, pytest.MonkeyPatch], None],
     flags: tuple[str, ...],
     code: int,
     message: str,
-    subject: list[str],
 ) -> None:
     """Something happens after the first request; what was sent before has an outcome, and so has the rest."""
-    reassign = controller.reassign
 
-    def happen(targets: Any) -> Any:  # noqa: ANN401 - those of the original
-        codes = reassign(targets)
+    def happen() -> None:
         if len(controller.requests) == 1:
-            meanwhile(tree, controller, monkeypatch)
-        return codes
+            meanwhile(cancellation.tree, controller, monkeypatch)
 
-    monkeypatch.setattr(controller, "reassign", happen)
+    controller.after_request = happen
 
-    done = surveyor.run("cancel", *subject, "--zookeeper", tree.hosts, "--apply", *flags)
+    done = cancellation.run("--apply", *flags)
 
-    outcomes = {
-        row["partition"]: (row["outcome"], row["message"])
-        for row in surveyor.commits(plan_id if subject == ["moves"] else NO_PLAN)
-        if row["action"] == Step.CANCEL and row["partition"] is not None and row["outcome"] != "pending"
-    }
+    outcomes = cancellation.recorded
     assert done.exit_code == code, done.stdout + done.stderr
     assert [request for request in controller.requests if None in request.values()] == [
         {(T, partition): None} for partition in ([0, 2] if flags else [0])
@@ -139,23 +374,17 @@ def test_each_request_is_judged(  # noqa: PLR0913, PLR0917 - a table
 
 @COMMANDS
 @pytest.mark.parametrize("is_resident", [True, False])
-@pytest.mark.usefixtures("plan_id")
-def test_nothing_is_requested_of_another_controller(  # noqa: PLR0913 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    monkeypatch: pytest.MonkeyPatch,
-    subject: list[str],
-    *,
-    is_resident: bool,
+def test_nothing_is_requested_of_another_controller(
+    cancellation: Cancellation, controller: CancellingController, monkeypatch: pytest.MonkeyPatch, *, is_resident: bool
 ) -> None:
     """`surveyor control` begins, or ends, while the intents are recorded."""
+    tree = cancellation.tree
     tree.write("/admin/reassign_partitions", json.dumps(REQUEST).encode())
     holders = [this_process("control"), None] if is_resident else [None, this_process("control")]
     monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: holders.pop(0))
     before = [tree.client.get(path) for path in TOUCHED]
 
-    done = surveyor.run("cancel", *subject, "--zookeeper", tree.hosts, "--apply")
+    done = cancellation.run("--apply")
 
     assert (done.exit_code, controller.requests) == (REFUSED, []), done.stderr
     assert [tree.client.get(path) for path in TOUCHED] == before

@@ -12,7 +12,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.repositories.actor import AIRFLOW, this_actor
-from schemas.columns import COMMITS
+from schemas.columns import TABLE_COLUMNS
 from schemas.enums import Action, PlanStatus
 from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
@@ -114,9 +114,10 @@ def test_each_row_has_its_epoch_and_airflow_run(
 ) -> None:
     """The commit itself adds the columns to a warehouse of an older version, without a snapshot in between."""
     path = surveyor.warehouse.path("commits")
-    older = [column for column in COMMITS.json["fields"] if column["name"] not in {"controller_epoch", "run"}]
+    commits = TABLE_COLUMNS["commits"].json
+    older = [column for column in commits["fields"] if column["name"] not in {"controller_epoch", "run"}]
     shutil.rmtree(path)
-    DeltaTable.create(path, Schema.from_json(json.dumps(COMMITS.json | {"fields": older})), partition_by=["cluster"])
+    DeltaTable.create(path, Schema.from_json(json.dumps(commits | {"fields": older})), partition_by=["cluster"])
     for variable, value in zip(AIRFLOW, ("balance", "manual__1", "apply"), strict=True):
         monkeypatch.setenv(variable, value)
 

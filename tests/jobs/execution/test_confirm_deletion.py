@@ -34,7 +34,6 @@ def commit_on_terminal(
         questions.append(question)
         return answer
 
-    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", type_in)
     done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
     assert "warning: a deletion cannot be undone" in done.stderr
@@ -42,7 +41,7 @@ def commit_on_terminal(
 
 
 @pytest.mark.parametrize(("answer", "code"), [("payments", 0), ("y", 1), ("", 1), ("payment", 1)])
-@pytest.mark.usefixtures("topics")
+@pytest.mark.usefixtures("topics", "on_terminal")
 def test_one_topic_is_typed_by_name(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
@@ -54,12 +53,9 @@ def test_one_topic_is_typed_by_name(
     assert (tree.client.exists("/admin/delete_topics/payments") is not None) == (code == 0)
 
 
-@pytest.mark.usefixtures("topics")
-def test_closing_the_terminal_is_no_agreement(
-    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("topics", "on_terminal")
+def test_closing_the_terminal_is_no_agreement(surveyor: Surveyor, tree: KafkaTree) -> None:
     plan = deletion(surveyor.warehouse, tree, "payments")
-    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
 
     done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
 
@@ -69,7 +65,7 @@ def test_closing_the_terminal_is_no_agreement(
 
 
 @pytest.mark.parametrize(("answer", "code"), [("2", 0), ("payments", 1)])
-@pytest.mark.usefixtures("topics")
+@pytest.mark.usefixtures("topics", "on_terminal")
 def test_several_topics_are_confirmed_by_number(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
@@ -96,11 +92,10 @@ def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTr
     )
 
 
-@pytest.mark.usefixtures("topics")
-def test_yes_asks_no_question(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("topics", "on_terminal")
+def test_yes_asks_no_question(surveyor: Surveyor, tree: KafkaTree) -> None:
     plan = deletion(surveyor.warehouse, tree, "payments")
     dry = surveyor.commit(tree.hosts, plan.plan_id)
-    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert "  topic payments would be deleted; how many partitions, records and bytes is unknown\n" in dry.stdout

@@ -58,6 +58,7 @@ def test_what_is_written_is_what_the_plan_and_its_dry_run_show(
     assert (row["plan_id"], "--apply" in row["command"]) == (plan["plan_id"], False)
 
 
+@pytest.mark.usefixtures("on_terminal")
 @pytest.mark.parametrize(
     ("stdout_is_terminal", "answer", "code"), [(True, True, DONE), (True, False, ERROR), (False, False, ERROR)]
 )
@@ -71,7 +72,6 @@ def test_the_review_is_shown_once_before_the_question(  # noqa: PLR0913, PLR0917
     code: int,
 ) -> None:
     """A file or a pipe on stdout does not show it to the user, so that the commit shows its own."""
-    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
     monkeypatch.setattr("jobs.runtime.confirmation.confirm", lambda _: answer)
     monkeypatch.setattr("jobs.runtime.confirmation.is_terminal_output", lambda: stdout_is_terminal)
 

@@ -7,12 +7,13 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.commit_log import CommitLog
-from schemas.enums import Action, Outcome, PlanStatus
+from schemas.enums import Outcome, PlanStatus
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError
-from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.rows.move_rows import reassignment
+from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.rows.warehouse_rows import Cluster, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
@@ -24,16 +25,11 @@ AFTER = {0: [0, 1, 2], 1: [2, 1, 0], 2: [1, 2]}
 """An addition, another order, and a move."""
 
 
-def move(tree: KafkaTree, number: int, after: list[int], **columns: Any) -> Row:  # noqa: ANN401
-    given = {"action": Action.REASSIGN.value, "replicas_after": after, "leader_epoch_after": None}
-    return election(tree, T, number, leader=0, **given | columns)
-
-
 @pytest.fixture
 def plan(tree: KafkaTree, warehouse: Warehouse, controller: CancellingController) -> Plan:
     """A plan that is committed and complete."""
     tree.add_topic(T, BEFORE)
-    changes = [move(tree, number, after) for number, after in AFTER.items()]
+    changes = [reassignment(tree, T, number, after) for number, after in AFTER.items()]
     stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves")
     committed(warehouse, stored)
     carry_out(controller, AFTER)
@@ -169,7 +165,7 @@ def test_what_another_plan_moved_stays(
 ) -> None:
     """Both plans wanted partition 0 there: the other one moved it, and this one found it done."""
     tree.add_topic(T, BEFORE)
-    changes = [move(tree, number, AFTER[number]) for number in (0, 2)]
+    changes = [reassignment(tree, T, number, AFTER[number]) for number in (0, 2)]
     stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves")
     commit_log = CommitLog.open(warehouse, stored)
     commit_log.append_intents([change for change in stored.changes if change.partition == 2])
@@ -183,7 +179,7 @@ def test_what_another_plan_moved_stays(
 
     planned = warehouse.rows("changes", ("plan_id", "=", summary["plan_id"]))
     assert [(row["partition"], row["replicas_after"]) for row in planned] == [(2, BEFORE[2])]
-    assert rejected(warehouse, summary["plan_id"]) == {0: "NOT_ASKED_FOR"}
+    assert rejected(warehouse, summary["plan_id"]) == {0: "NOT_REQUESTED"}
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -217,9 +213,9 @@ def test_waves_are_reversed(
     """Partition 0 was moved in the waves 0 and 2, partition 2 in wave 1."""
     tree.add_topic(T, BEFORE)
     rows = [
-        move(tree, 0, [2, 1]),
-        move(tree, 2, [1, 2], wave=1),
-        move(tree, 0, [1, 2], wave=2, replicas_before=[2, 1]),
+        reassignment(tree, T, 0, [2, 1]),
+        reassignment(tree, T, 2, [1, 2], wave=1),
+        reassignment(tree, T, 0, [1, 2], wave=2, before=[2, 1]),
     ]
     committed(warehouse, store_plan(warehouse, tree, rows, kind="reassign", name="moves"))
     carry_out(controller, {0: [1, 2], 2: [1, 2]})
@@ -237,7 +233,9 @@ def test_running_plan_must_be_cancelled_first(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     tree.add_topic(T, BEFORE)
-    plan = store_plan(warehouse, tree, [move(tree, 0, AFTER[0])], kind="reassign", name="moves", status="committed")
+    plan = store_plan(
+        warehouse, tree, [reassignment(tree, T, 0, AFTER[0])], kind="reassign", name="moves", status="committed"
+    )
     controller.reassign({(T, 0): AFTER[0]})
 
     done = rollback(surveyor, tree, "--apply")
@@ -337,7 +335,9 @@ def test_plans_that_are_not_rolled_back(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, columns: Row, message: str
 ) -> None:
     tree.add_topic(T, BEFORE)
-    store_plan(warehouse, tree, [move(tree, 0, AFTER[0])], **{"kind": "reassign", "name": "moves", **columns})
+    store_plan(
+        warehouse, tree, [reassignment(tree, T, 0, AFTER[0])], **{"kind": "reassign", "name": "moves", **columns}
+    )
 
     done = rollback(surveyor, tree, "--apply")
 

@@ -12,6 +12,7 @@ from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.plan import Plan
 from schemas.replica_assignment import ReplicaAssignment
 from tests.jobs.support.rows.plan_rows import plan_record
+from tests.planner.frames import partition_info
 from tests.typed_rows import typed
 
 MOVES: Final = [
@@ -26,19 +27,8 @@ KEYS: Final = {("t", number) for number in range(3)}
 
 
 def now(number: int, replicas: list[int], adding: list[int], removing: list[int]) -> PartitionInfo:
-    return PartitionInfo(
-        topic="t",
-        partition=number,
-        replicas=replicas,
-        adding_replicas=adding,
-        removing_replicas=removing,
-        topic_version=0,
-        understood=True,
-        leader=2,
-        isr=[2, 3],
-        leader_epoch=4,
-        state_version=7,
-    )
+    moving = {"adding_replicas": adding, "removing_replicas": removing}
+    return partition_info(replicas, 2, [2, 3], partition=number, **moving)
 
 
 MOVED: Final = {("t", number): now(number, [3, 2], [], []) for number in range(3)}
@@ -54,7 +44,7 @@ def test_moved_partitions_that_a_commit_requested_go_back() -> None:
     assert [(change.key, change.replicas_after) for change in rollback.changes] == [(("t", 0), [1, 2])]
     assert {key: code for key, (code, _) in rollback.rejected.items()} == {
         ("t", 1): RejectionCode.ALREADY_ASSIGNED,
-        ("t", 2): RejectionCode.NOT_ASKED_FOR,
+        ("t", 2): RejectionCode.NOT_REQUESTED,
     }
     assert not rollback.is_back
 

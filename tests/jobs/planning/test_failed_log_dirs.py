@@ -87,11 +87,10 @@ def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], A
     return [(change.action, change.leader_after) for change in plan.changes], plan
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("spark", "no_takeover")
 def test_no_replica_is_elected_twice_whose_log_dir_failed(
-    tree: KafkaTree, fake_brokers: FakeBrokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, fake_brokers: FakeBrokers, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
     tree.add_topic(T, {0: [1, 0, 2]})
     state = State(controller_epoch=1, leader=NO_LEADER, leader_epoch=3, isr=[1, 0])

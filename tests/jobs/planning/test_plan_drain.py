@@ -280,7 +280,7 @@ def test_every_view_of_a_plan_warns_of_partitions_that_go_offline(single: Survey
 
     warning = "  warning: 1 partition goes offline when the drained brokers stop: single-0"
     assert (allowed.code, allowed.stdout.splitlines()[-3]) == (0, warning)
-    assert "rejected single-0  GOES_OFFLINE: its only replica is 1" in allowed.stdout
+    assert "rejected single-0  WOULD_GO_OFFLINE: its only replica is 1" in allowed.stdout
     assert single("show", "plan", "out").stdout.splitlines()[-2] == warning
     if mode == "admin":
         assert single("commit", "out", "--mode", "admin").stdout.splitlines()[-3] == warning

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 import jobs.planning.plan_draft
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.planning.plan_draft import ExtraRows, plan_rows
+from jobs.planning.plan_draft import PlanParts, plan_rows
 from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import creation
 from tests.plan_digest import plan_id
@@ -33,7 +33,7 @@ def test_few_and_many_rows_are_the_same_plan(
     warehouse.ensure_tables()
     tables = SparkWarehouse(spark, warehouse)
     contents = {"changes": _changes(), "rejections": REJECTIONS}
-    rows = plan_rows(tables, _frames(tables, contents), ExtraRows(OPERATIONS), at_most)
+    rows = plan_rows(tables, _frames(tables, contents), PlanParts(OPERATIONS), at_most)
     summary = rows.summary("header")
     rows.write(summary["plan_id"])
     assert summary == {"plan_id": summary["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
@@ -46,7 +46,7 @@ def test_writing_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> N
     warehouse = Warehouse(str(tmp_path), "c")
     warehouse.ensure_tables()
     tables = SparkWarehouse(spark, warehouse)
-    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), ExtraRows(), None)
+    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), PlanParts(), None)
     for _ in range(2):
         rows.write("p")
     assert len(warehouse.rows("changes")) == 3

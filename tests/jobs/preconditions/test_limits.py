@@ -46,7 +46,7 @@ def elsewhere(plan: Plan, cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("judge", "of_plan", "of_cluster", "message"),
+    ("check", "of_plan", "of_cluster", "message"),
     [
         (closed, {}, {"migration": "/migration names KRaft controller 3000"}, "migration to KRaft is in progress"),
         (closed, {"status": "cancelled"}, {}, "is cancelled; plan again"),
@@ -61,11 +61,11 @@ def elsewhere(plan: Plan, cluster: Cluster) -> None:
     ],
 )
 def test_refused(
-    judge: Callable[[Plan, Cluster], None], of_plan: dict[str, Any], of_cluster: dict[str, Any], message: str
+    check: Callable[[Plan, Cluster], None], of_plan: dict[str, Any], of_cluster: dict[str, Any], message: str
 ) -> None:
-    judge(plan(), Cluster())
+    check(plan(), Cluster())
 
     with pytest.raises(RefusedError) as refusal:
-        judge(plan(**of_plan), Cluster(**of_cluster))
+        check(plan(**of_plan), Cluster(**of_cluster))
 
     assert message in str(refusal.value)

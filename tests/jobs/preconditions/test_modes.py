@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 import pytest
 from msgspec.structs import replace
 
-from jobs.preconditions.admin_changes import judge_for_admin
-from jobs.preconditions.changes import Preconditions
+from jobs.preconditions.admin_changes import check_for_admin
+from jobs.preconditions.change_preconditions import Preconditions
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.plan import RowOutcome
@@ -213,7 +213,7 @@ def verdicts(changes: list[Change], situation: Situation) -> tuple[set[str], set
     brokers = [BrokerEpoch(broker_id=broker, broker_epoch=epoch) for broker, epoch in EPOCHS.items()]
     plan = cast("Any", SimpleNamespace(row=SimpleNamespace(brokers=brokers)))
     batch = Preconditions.in_batch_mode(plan, changes, situation.epochs, situation.deleting)
-    return texts(*batch.judge(changes, current.partitions)), texts(*judge_for_admin(changes, current))
+    return texts(*batch.check(changes, current.partitions)), texts(*check_for_admin(changes, current))
 
 
 def texts(pending: list[Change], outcomes: list[RowOutcome]) -> set[str]:
@@ -246,5 +246,5 @@ def test_a_partition_is_not_moved_to_where_its_next_move_cannot_begin() -> None:
     away = replace(second, requires_live=[2], requires_dead=[3])
 
     for later, reason in ((second, "broker 5 is not live"), (away, "broker 3 is live again")):
-        pending, outcomes = judge_for_admin([first, later], AS_PLANNED.current([first]))
+        pending, outcomes = check_for_admin([first, later], AS_PLANNED.current([first]))
         assert (pending, outcomes[0].outcome, outcomes[0].message) == ([], Outcome.STALE, reason)

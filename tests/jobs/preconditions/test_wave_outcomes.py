@@ -31,8 +31,6 @@ REFUSED = 39
 class KafkaController:
     """A fake Admin API that changes the tree; `refuses` names a partition that it will not change."""
 
-    takes_whole_waves = False
-
     def __init__(self, tree: KafkaTree, refuses: int | None = None) -> None:
         self.tree = tree
         self.refuses = refuses

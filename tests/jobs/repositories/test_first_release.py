@@ -3,10 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from jobs.adapters.delta.compatibility import VERSION_PROPERTY
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.foreign_changes import foreign_changes
 from jobs.snapshots.vacuum import vacuum_warehouse
@@ -60,6 +62,15 @@ def test_commands_read_it_and_change_nothing(first_release: Path, command: str, 
     assert (ran.code, ran.stderr.count("unexpected")) == (0, 0), ran.stderr
     assert shown in ran.stdout
     assert files_of(first_release) == before
+
+
+def test_its_columns_have_the_same_names_and_types_today(first_release: Path) -> None:
+    tables = [path.name for path in first_release.iterdir()]
+    stored = {name: pa.schema(DeltaTable(str(first_release / name)).schema().to_arrow()) for name in tables}
+
+    assert len(tables) > 15
+    for name, schema in stored.items():
+        assert [field.name for field in schema if not field.type.equals(schema_of(name).field(field.name).type)] == []
 
 
 def test_reports_are_made_of_it(first_release: Path, tmp_path: Path) -> None:

@@ -12,20 +12,20 @@ from jobs.core.option_places import option_places
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Typed
+from jobs.runtime.suggestions import GivenOptions
 from tests.jobs.support.commands.settings import settings_of
 
-ZOOKEEPER: Typed = {"zookeeper": ("--zookeeper", "zk:1")}
-BROKERS: Typed = {"bootstrap_servers": ("--bootstrap-server", "k:1")}
+ZOOKEEPER: GivenOptions = {"zookeeper": ("--zookeeper", "zk:1")}
+BROKERS: GivenOptions = {"bootstrap_servers": ("--bootstrap-server", "k:1")}
 
 
 def _settings(
     zookeeper: str | None = None,
     bootstrap_servers: str | None = None,
     conf: Path | None = None,
-    typed: Typed | None = None,
+    given_options: GivenOptions | None = None,
 ) -> Settings:
-    return settings_of("w", zookeeper, bootstrap_servers=bootstrap_servers, conf_path=conf, typed=typed)
+    return settings_of("w", zookeeper, bootstrap_servers=bootstrap_servers, conf_path=conf, given_options=given_options)
 
 
 def _source(settings: Settings) -> ClusterSource:
@@ -76,15 +76,15 @@ def test_a_chroot_may_have_any_characters() -> None:
 
 
 def test_a_typed_address_excludes_that_of_the_environment() -> None:
-    assert isinstance(_source(_settings("zk:1", "k:1", typed=ZOOKEEPER)), ZooKeeperSource)
-    assert isinstance(_source(_settings("zk:1", "k:1", typed=BROKERS)), KRaftSource)
+    assert isinstance(_source(_settings("zk:1", "k:1", given_options=ZOOKEEPER)), ZooKeeperSource)
+    assert isinstance(_source(_settings("zk:1", "k:1", given_options=BROKERS)), KRaftSource)
 
 
 def test_two_addresses_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="SURVEYOR_ZOOKEEPER and SURVEYOR_BOOTSTRAP_SERVERS"):
         _settings("zk:1", "k:1")
     with pytest.raises(UsageError, match="--zookeeper and --bootstrap-server"):
-        _settings("zk:1", "k:1", typed={**ZOOKEEPER, **BROKERS})
+        _settings("zk:1", "k:1", given_options={**ZOOKEEPER, **BROKERS})
     with pytest.raises(UsageError, match="both zookeeper and bootstrap_servers"):
         _settings(conf=_conf(tmp_path, 'zookeeper = "zk:1"', 'bootstrap_servers = "k:1"'))
 
@@ -93,13 +93,15 @@ def test_the_file_is_used_if_it_is_typed(tmp_path: Path, capsys: pytest.CaptureF
     conf = _conf(tmp_path, 'bootstrap_servers = "k:1"')
     assert _source(_settings(conf=conf)) == KRaftSource("k:1")
     assert isinstance(_source(_settings("zk:1", conf=conf)), ZooKeeperSource)
-    assert _source(_settings("zk:1", conf=conf, typed={"conf_path": ("--conf", str(conf))})) == KRaftSource("k:1")
+    assert _source(_settings("zk:1", conf=conf, given_options={"conf_path": ("--conf", str(conf))})) == KRaftSource(
+        "k:1"
+    )
     assert "bootstrap_servers k:1" in capsys.readouterr().err
 
 
 def test_a_typed_address_excludes_that_of_the_file(tmp_path: Path) -> None:
     conf = _conf(tmp_path, 'bootstrap_servers = "k:1"')
-    assert isinstance(_source(_settings("zk:1", conf=conf, typed=ZOOKEEPER)), ZooKeeperSource)
+    assert isinstance(_source(_settings("zk:1", conf=conf, given_options=ZOOKEEPER)), ZooKeeperSource)
 
 
 def test_a_command_that_needs_zookeeper_refuses_a_kraft_cluster() -> None:
@@ -115,7 +117,10 @@ def test_an_address_has_a_port(text: str) -> None:
 
 def _fleet(conf: Path) -> Settings:
     return settings_of(
-        None, conf_path=conf, fleet=True, typed={"conf_path": ("--conf", str(conf)), "fleet": ("--all-clusters",)}
+        None,
+        conf_path=conf,
+        fleet=True,
+        given_options={"conf_path": ("--conf", str(conf)), "fleet": ("--all-clusters",)},
     )
 
 
@@ -143,7 +148,7 @@ def test_a_fleet_names_keys_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "in_file", "typed", "place"),
+    ("given", "in_file", "given_options", "place"),
     [
         ("zk:1", None, ZOOKEEPER, "--zookeeper"),
         ("zk:1", None, {}, "SURVEYOR_ZOOKEEPER"),
@@ -153,11 +158,11 @@ def test_a_fleet_names_keys_of_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_messages_name_the_place_of_a_value(
-    tmp_path: Path, given: str | None, in_file: str | None, typed: Typed, place: str
+    tmp_path: Path, given: str | None, in_file: str | None, given_options: GivenOptions, place: str
 ) -> None:
     conf = _conf(tmp_path, *([f'zookeeper = "{in_file}"'] if in_file else []))
 
-    settings = _settings(given, conf=conf, typed=typed)
+    settings = _settings(given, conf=conf, given_options=given_options)
 
     with option_places(settings.places):
         assert settings.address_option == place.format(conf=conf)

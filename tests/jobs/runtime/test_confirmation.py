@@ -24,18 +24,18 @@ def test_without_a_terminal_a_deletion_is_refused() -> None:
         ask(DELETION)
 
 
+@pytest.mark.usefixtures("on_terminal")
 @pytest.mark.parametrize(("typed", "approved"), [("orders", True), ("y", False), ("", False)])
 def test_a_deletion_needs_the_expected_word(monkeypatch: pytest.MonkeyPatch, typed: str, *, approved: bool) -> None:
-    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
     monkeypatch.setattr("jobs.runtime.confirmation.typed_answer", lambda _: typed)
 
     assert ask(DELETION) is approved
 
 
+@pytest.mark.usefixtures("on_terminal")
 def test_a_terminal_shows_the_lines_before_it_asks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
     monkeypatch.setattr("jobs.runtime.confirmation.confirm", lambda _: False)
 
     assert not ask(REVIEW)

@@ -18,7 +18,7 @@ SUMMARY = FleetSummary("test", figures=lambda result: {"offline": result["offlin
 
 def _fleet(*names: str) -> Settings:
     members = tuple(
-        Settings(name, "w", ClusterConf(), typed={"cluster": ("--cluster", name), "conf_path": ("--conf", "f")})
+        Settings(name, "w", ClusterConf(), given_options={"cluster": ("--cluster", name), "conf_path": ("--conf", "f")})
         for name in names
     )
     return Settings("default", "w", ClusterConf(), fleet=members)

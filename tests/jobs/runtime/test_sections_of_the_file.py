@@ -8,7 +8,7 @@ from jobs.core.errors import ExitCode, UsageError
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Typed
+from jobs.runtime.suggestions import GivenOptions
 from tests.jobs.support.commands.settings import settings_of
 
 pytestmark = pytest.mark.unit
@@ -26,8 +26,10 @@ INVALID = [
 """A section that cannot be used, its cluster, and a part of the message."""
 
 
-def _settings(conf: Path, cluster: str = "default", *, fleet: bool = False, typed: Typed | None = None) -> Settings:
-    return settings_of("w", cluster=cluster, conf_path=conf, fleet=fleet, typed=typed)
+def _settings(
+    conf: Path, cluster: str = "default", *, fleet: bool = False, given_options: GivenOptions | None = None
+) -> Settings:
+    return settings_of("w", cluster=cluster, conf_path=conf, fleet=fleet, given_options=given_options)
 
 
 def _conf(folder: Path, text: str) -> Path:
@@ -75,10 +77,10 @@ def test_an_error_of_the_whole_file_names_it_as_it_was_given(
     tmp_path: Path, text: str, reason: str, *, fleet: bool
 ) -> None:
     conf = _conf(tmp_path, text)
-    options: Typed = {"conf_path": ("--conf", str(conf))}
-    for typed, place in ((options, f"--conf {conf}"), ({}, f"SURVEYOR_CONF {conf}")):
+    options: GivenOptions = {"conf_path": ("--conf", str(conf))}
+    for given_options, place in ((options, f"--conf {conf}"), ({}, f"SURVEYOR_CONF {conf}")):
         with pytest.raises(UsageError) as refused:
-            _settings(conf, "west", fleet=fleet, typed=typed)
+            _settings(conf, "west", fleet=fleet, given_options=given_options)
         assert str(refused.value).startswith(place + reason)
 
 

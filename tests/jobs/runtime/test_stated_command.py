@@ -11,8 +11,8 @@ from jobs.runtime.suggestions import (
     COMMIT_OPTIONS,
     ENGINE_OPTIONS,
     OUTPUT_OPTIONS,
+    given_options,
     stated_command,
-    typed_options,
 )
 from tests.docs.command_line import Command, commands, root
 
@@ -35,7 +35,7 @@ def test_every_option_of_a_question_is_stated(question: Command) -> None:
     words = typed(question)
     where = ["--zookeeper", "zk1:2181", "--warehouse", "w", "--json"]
     context = question.command.make_context(question.title, [*words, *where])
-    settings = Settings("default", "w", ClusterConf(), typed=typed_options(context))
+    settings = Settings("default", "w", ClusterConf(), given_options=given_options(context))
 
     stated = shlex.split(stated_command(settings, *question.words))
     assert stated[: len(question.words) + 1] == ["surveyor", *question.words]

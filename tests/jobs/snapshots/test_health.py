@@ -47,8 +47,8 @@ EXPECTED: Row = {
     "under_min_isr": 2,
     "moving": 2,
     "not_understood": 0,
-    "mendable": 2,
-    "stuck": 1,
+    "repairable": 2,
+    "offline_without_isr": 1,
     "led_by_drained": 0,
 }
 IMBALANCE = [(0, 3, 1, True), (1, 2, 0, False), (3, 2, 1, True)]
@@ -212,7 +212,7 @@ def test_an_elected_drained_broker_is_named(warehouse: Warehouse, snapshot: Snap
     view = view_of(warehouse, snapshot)
     health = health_of(view, default_min_isr=1, threshold=0.1, drained=[0])
 
-    assert (health.mendable, health.stuck) == (EXPECTED["mendable"], EXPECTED["stuck"])
+    assert (health.repairable, health.offline_without_isr) == (EXPECTED["repairable"], EXPECTED["offline_without_isr"])
     led = sum(row["leader"] == 0 for row in view.partitions.to_pylist() if row["understood"] is not False)
     assert health.led_by_drained == led > 0
 
@@ -250,7 +250,7 @@ def test_a_leader_outside_its_isr_is_named(tree: KafkaTree) -> None:
     health = judged(live_view(tree.endpoint))
 
     assert (health.leader_outside_isr, health.named["leader_outside_isr"]) == (2, ["calm-1", "calm-3"])
-    assert (health.offline, health.stuck, health.mendable, health.under_min_isr) == (1, 1, 0, 2)
+    assert (health.offline, health.offline_without_isr, health.repairable, health.under_min_isr) == (1, 1, 0, 2)
     assert health.json["leader_outside_isr"] == 2
 
 

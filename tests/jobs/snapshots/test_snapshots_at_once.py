@@ -206,7 +206,7 @@ def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
     def stopped(writer: SnapshotWriter) -> SnapshotCounts:
         counts = write(writer) if is_written else None
         warehouse.delete("leases", "true")
-        SnapshotLease(warehouse, this_process("snapshot"), print).take(0.0)
+        SnapshotLease(warehouse, this_process("snapshot"), print).acquire(0.0)
         versions.update({table: warehouse.version(table) for table in TABLE_COLUMNS})
         return counts or write(writer)
 
@@ -234,7 +234,7 @@ def test_a_snapshot_without_its_lease_repeats_no_write(
         if delta.table_uri.rstrip("/").endswith("/partition_history") and not stopped:
             stopped.append("for a while")
             warehouse.delete("leases", "true")
-            SnapshotLease(warehouse, this_process("snapshot"), print).take(0.0)
+            SnapshotLease(warehouse, this_process("snapshot"), print).acquire(0.0)
             warehouse.replace("partition_history", [theirs], "snapshot_id >= 2")
         write_deltalake(delta, rows, **options)
 

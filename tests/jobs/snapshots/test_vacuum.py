@@ -49,8 +49,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 
 @pytest.fixture
-def cluster(lived: Cluster, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(job, "GRACE_HOURS", 0)
+def cluster(lived: Cluster, warehouse: Warehouse) -> Cluster:
     return lived.copied_to(warehouse)
 
 
@@ -91,8 +90,10 @@ def ids(warehouse: Warehouse, table: str) -> set[int]:
     return {row["snapshot_id"] for row in warehouse.rows(table)}
 
 
-def run(warehouse: Warehouse, keep: timedelta = MONTH, *, dry_run: bool = False) -> dict[str, Any]:
-    return vacuum_warehouse(warehouse, NOW, keep, dry_run=dry_run)
+def run(
+    warehouse: Warehouse, keep: timedelta = MONTH, *, dry_run: bool = False, now: datetime = NOW, grace_hours: int = 0
+) -> dict[str, Any]:
+    return vacuum_warehouse(warehouse, now, keep, dry_run=dry_run, grace_hours=grace_hours)
 
 
 def test_kept_snapshots_are_shown_as_before_by_version_and_by_history(cluster: Cluster) -> None:
@@ -250,7 +251,7 @@ def test_partitions_of_the_newest_snapshot_of_each_cluster_keep_their_version(cl
         other.partitions["orders", 0] = partition([1, 2], leader_epoch=100 + number)
         other.snapshot()
 
-    vacuum_warehouse(other.warehouse, NOW + 30 * DAY, timedelta(0), dry_run=False)
+    run(other.warehouse, timedelta(0), now=NOW + 30 * DAY)
 
     newest, older = (find_snapshot(warehouse, id_).versions["partitions"] for id_ in (6, 5))
     assert warehouse.read("partitions", version=newest).num_rows == len(cluster.partitions)
@@ -260,7 +261,7 @@ def test_partitions_of_the_newest_snapshot_of_each_cluster_keep_their_version(cl
 
 
 def test_the_newest_stays_however_old(cluster: Cluster) -> None:
-    result = vacuum_warehouse(cluster.warehouse, NOW + 365 * DAY, DAY, dry_run=False)
+    result = run(cluster.warehouse, DAY, now=NOW + 365 * DAY)
     assert (result["oldest_snapshot"], ids(cluster.warehouse, "snapshots")) == (6, {6})
 
 
@@ -290,7 +291,7 @@ def test_old_plans_that_change_nothing_go(cluster: Cluster) -> None:
     cluster.warehouse.append(
         "rejections", [{"plan_id": name, "topic": "t", "partition": 0, "code": "c"} for name in ("old", "new")]
     )
-    dry = vacuum_warehouse(cluster.warehouse, NOW, MONTH, dry_run=True)
+    dry = run(cluster.warehouse, dry_run=True)
     run(cluster.warehouse)
 
     assert {row["table"]: row["rows_dropped"] for row in dry["tables"]}["plans"] == 2
@@ -298,28 +299,26 @@ def test_old_plans_that_change_nothing_go(cluster: Cluster) -> None:
     assert {row["plan_id"] for row in cluster.warehouse.rows("rejections")} == {"new"}
 
 
-def test_a_snapshot_under_way_is_not_disturbed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "GRACE_HOURS", 1)
+def test_a_snapshot_under_way_is_not_disturbed(cluster: Cluster) -> None:
     warehouse = cluster.warehouse
     rows = [{**broker(1, 99), "snapshot_id": 7}]
     warehouse.replace("brokers", rows)
     named = warehouse.version("brokers")
     warehouse.replace("brokers", [])  # another writer: what the snapshot is about to name is no longer the newest
     before = set(TableFiles(warehouse.path("brokers")).data())
-    run(warehouse)
+    run(warehouse, grace_hours=1)
     assert set(TableFiles(warehouse.path("brokers")).data()) == before
     assert [row["broker_epoch"] for row in warehouse.rows("brokers", version=named)] == [99]
 
 
-def test_snapshots_are_taken_meanwhile(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "GRACE_HOURS", 1)
+def test_snapshots_are_taken_meanwhile(cluster: Cluster) -> None:
     warehouse = cluster.warehouse
     with ThreadPoolExecutor(1) as pool:
         taking = pool.submit(lambda: [_one_more(cluster) for _ in range(8)])
         while not taking.done():
-            vacuum_warehouse(warehouse, NOW + DAY, timedelta(0), dry_run=False)
+            run(warehouse, timedelta(0), now=NOW + DAY, grace_hours=1)
         epochs = taking.result()
-    vacuum_warehouse(warehouse, NOW + DAY, timedelta(0), dry_run=False)
+    run(warehouse, timedelta(0), now=NOW + DAY, grace_hours=1)
     last = find_snapshot(warehouse)
     assert (last.snapshot_id, ids(warehouse, "snapshots")) == (6 + len(epochs), {6 + len(epochs)})
     for snapshot in (last, replace(last, versions={"partitions": 10**6})):
@@ -557,9 +556,8 @@ def test_the_oldest_kept(ages: list[int], keep: str, oldest: int) -> None:
     assert oldest_kept(snapshots, NOW, parse_period("--keep", keep)) == oldest
 
 
-def test_the_last_state_of_a_lost_one_is_kept(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_state_of_a_lost_one_is_kept(warehouse: Warehouse) -> None:
     """Or it would be new, and its first live replica lead; one that vanished in between is new."""
-    monkeypatch.setattr(job, "GRACE_HOURS", 0)
     cluster = Cluster(warehouse)
     stateless = partition([1, 2], leader=None, isr=None, leader_epoch=None, partition_state="New")
     cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=4), ("again", 0): partition([1, 2])}

@@ -419,10 +419,7 @@ def test_stopped_brokers_hold_up_no_request_to_the_controller(
     ]
     began = time.monotonic()
     with stopped(pids_of(*others)):
-        ran = [
-            surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--via", "admin", "--apply")
-            for plan in plans
-        ]
+        ran = [surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply") for plan in plans]
         seconds = time.monotonic() - began
         assert {broker.broker_id for broker in read_cluster(kafka.client).brokers} == {0, 1, 2}
 

@@ -350,8 +350,6 @@ def test_clients_with_listeners_of_their_own(tmp_path: Path, secured: Secured) -
         tls = Tools(bootstrap_of(story, "TLS"), login())
         made = ("--topic", "made")
         create = ("--create", *made, "--partitions", "2", "--replication-factor", "2")
-        assert "`surveyor plan assign`" in users[GUEST].refusal(TOPICS, *create)
-        assert story.kafka.client.exists("/brokers/topics/made") is None
         users[ALICE].shown(TOPICS, *create)
         assert "PartitionCount: 2" in tls.shown(TOPICS, "--describe", *made)
         assert "PartitionCount: 2" in users[GUEST].shown(TOPICS, "--describe", *made)
@@ -376,16 +374,17 @@ def test_clients_with_listeners_of_their_own(tmp_path: Path, secured: Secured) -
         users[ALICE].shown(TOPICS, "--delete", *made)
         assert "made" not in plain.shown(TOPICS, "--list").split()
         assert "do not find the controller" not in story.controller.output
+        assert "clients of listener USERS that log in by PLAIN do not reach the controller" in story.controller.output
         assert PASSWORD not in story.controller.output
 
 
 OF_CLIENTS = {
     "listener.name.users.security.protocol": "SASL_SSL",
-    "listener.name.users.sasl.enabled.mechanisms": f"{SCRAM},PLAIN",
+    "listener.name.users.sasl.enabled.mechanisms": SCRAM,
     "listener.name.tls.security.protocol": "SSL",
     "listener.name.tls.ssl.client.auth": "none",
 }
-"""Settings of the listeners USERS and TLS; passwords of PLAIN are not among them."""
+"""Settings of the listeners USERS and TLS; users of PLAIN, as brokers accept at USERS, cannot be verified here."""
 
 
 def bootstrap_of(story: Asked, listener: str) -> str:

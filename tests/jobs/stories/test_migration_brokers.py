@@ -25,7 +25,7 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from jobs.adapters.embedded.migrating import CONTROLLER_ID, MigratingCluster
+from jobs.adapters.embedded.migrating_cluster import CONTROLLER_ID, MigratingCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.commands import Surveyor

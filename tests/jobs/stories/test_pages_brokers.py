@@ -37,7 +37,7 @@ PROGRESS: Final = "  ... "
 CHANGES, INTERRUPTED = 10, 130
 CODES: Final = {
     ("status.md", "surveyor status --watch 5s"): INTERRUPTED,
-    ("operations.md", "surveyor status --watch 5s"): INTERRUPTED,
+    ("first-day.md", "surveyor status --watch 5s"): INTERRUPTED,
     ("status.md", "surveyor metrics --listen 9308"): INTERRUPTED,
     ("configuration.md", "surveyor plan reconcile --json --detailed-exitcode"): CHANGES,
 }
@@ -143,29 +143,31 @@ def sizes_file(stage: CommandEnvironments) -> None:
 
 SCENES: Final[Mapping[str, Mapping[str, Callable[[CommandEnvironments], object]]]] = {
     "README.md": {"Five minutes on your cluster": five_minutes},
-    "status.md": {"status": small},
+    "status.md": {
+        "status": small,
+        "The report of a plan": lambda stage: stage.at.json("plan", "reconcile", "--name", "repair"),
+    },
     "configuration.md": {
         "surveyor.toml": conf_file,
         "Results for programs": lambda stage: stage.go_to("small"),
     },
-    "pages.md": {"The report of a plan": lambda stage: stage.at.json("plan", "reconcile", "--name", "repair")},
     "planning.md": {
-        "What a plan is": fleet,
+        "Content of a plan": fleet,
         "New topics: assign": new_topics,
         "Deletion: delete": sizes_known,
         "After failures: reconcile": lambda stage: stage.go_to(REAL),
-        "Leaders back where they belong: elect": lambda stage: stage.go_to("fleet"),
+        "Preferred leaders: elect": lambda stage: stage.go_to("fleet"),
     },
     "reassigning.md": {
         "Questions": lambda stage: stage.go_to("fleet"),
-        "Bytes instead of replicas": sizes_file,
+        "Bytes": sizes_file,
         "Waves": waves,
-        "Running it": grow,
+        "Commit and progress": grow,
     },
-    "operations.md": {
+    "first-day.md": {
         "On a schedule": lambda stage: stage.go_to(REAL),
-        "Looking": lambda stage: stage.go_to("small"),
-        "Reviewing a plan": outage,
+        "Inspection": lambda stage: stage.go_to("small"),
+        "Review": outage,
     },
 }
 """The pages in the order in which they are run, and what comes before the first command of a section."""

@@ -219,19 +219,3 @@ def test_auto_mode_takes_no_controllership_for_want_of_a_password(
     assert done.exit_code == REFUSED, done.stderr
     assert "--command-config" in done.stderr
     assert (kafka.client.get("/controller_epoch"), kafka.state(topic, 0).leader) == (epoch, 0)
-
-
-def test_by_orders_in_zookeeper(kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str) -> None:
-    """A move, throttled, and a change of order with the election it is for."""
-    before = overrides(kafka)
-    moved = [reassignment(kafka, topic, 0, [3, 1]), reassignment(kafka, topic, 1, [2, 1])]
-    elected = election(kafka, topic, 1, leader=2, wave=1, replicas_before=[2, 1], replicas_after=[2, 1])
-    plan = store_plan(warehouse, kafka, [*moved, elected], kind=PlanKind.REASSIGN.value)
-
-    committed(surveyor, kafka, plan, "--via", "zookeeper", "--throttle", "20MB/s")
-
-    assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [2, 1]}
-    assert kafka.state(topic, 1).leader == 2
-    assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
-    orders = ("/admin/reassign_partitions", "/admin/preferred_replica_election")
-    assert [kafka.client.exists(path) for path in orders] == [None, None]

@@ -52,17 +52,6 @@ def test_ratio_of_each_preferred_broker(spark: SparkSession) -> None:
     assert_rows(imbalance(partitions, topics, 3, 0.1), expected, IMBALANCE)
 
 
-def test_partition_rebalance(spark: SparkSession) -> None:
-    """Broker 2 is preferred by five partitions and leads one: 4 / 5 = 80 %, above 10 %; the others lead all theirs."""
-    leaders = {5: 0, 8: 1, 11: 0, 14: 1}
-    rows = [partition_row([p % 3], leaders.get(p, p % 3), [0, 1, 2], partition=p) for p in range(15)]
-    partitions, topics, _ = RuleInput(rows).frames(spark)
-    ratios = {
-        row["broker_id"]: (row["ratio"], row["exceeds"]) for row in as_rows(imbalance(partitions, topics, 1, 0.1))
-    }
-    assert ratios == {0: (0.0, False), 1: (0.0, False), 2: (0.8, True)}
-
-
 @pytest.mark.parametrize(("threshold", "exceeding"), [(0.0, [0, 1, 3]), (0.5, []), (0.49, [3]), (1.0, [])])
 def test_the_threshold_is_strict(spark: SparkSession, threshold: float, exceeding: list[int]) -> None:
     partitions, topics, _ = WORLD.frames(spark)

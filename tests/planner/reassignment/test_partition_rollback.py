@@ -22,7 +22,7 @@ from schemas.enums import Action, LintCode, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Change, Row
 from schemas.tables import BROKERS, PARTITIONS, TOPICS
-from tests.planner.frames import as_rows, broker_row, frame, partition_row, topic_row
+from tests.planner.frames import as_rows, broker_row, frame, partition_info, partition_row, topic_row
 from tests.typed_rows import typed
 
 RACKS: Final = {1: "a", 2: "b", 3: "a", 4: "b", 5: None}
@@ -43,12 +43,8 @@ def way(*stops: list[int], first_wave: int = 0) -> list[Change]:
 
 
 def back(steps: list[Change], replicas: list[int], to: RollbackTarget = START, **columns: Any) -> Any:  # noqa: ANN401
-    partition = _partition(replicas, columns.pop("leader", replicas[0]), replicas, **columns)
+    partition = partition_info(replicas, columns.pop("leader", replicas[0]), replicas, **columns)
     return roll_back_partition(steps, partition, _topic(), AROUND, to)
-
-
-def _partition(replicas: list[int], leader: int | None, isr: list[int], **columns: Any) -> PartitionInfo:  # noqa: ANN401
-    return msgspec.convert(partition_row(replicas, leader, isr, **columns), PartitionInfo)
 
 
 def _topic(**columns: Any) -> TopicInfo:  # noqa: ANN401
@@ -132,7 +128,7 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
 def test_what_is_left_alone_and_why(
     columns: Row | None, of_topic: Row, replicas: list[int] | None, code: str, words: str
 ) -> None:
-    partition = None if columns is None else msgspec.structs.replace(_partition([3, 2], 3, [3, 2]), **columns)
+    partition = None if columns is None else msgspec.structs.replace(partition_info([3, 2], 3, [3, 2]), **columns)
 
     rejection = roll_back_partition(MOVE, partition, _topic(**of_topic), AROUND, RollbackTarget(replicas, "snapshot 3"))
 
@@ -142,7 +138,7 @@ def test_what_is_left_alone_and_why(
 
 def test_an_equally_short_list_is_allowed() -> None:
     strict = _topic(config={"min.insync.replicas": "3"})
-    (row,) = roll_back_partition(MOVE, _partition([3, 2], 3, [3, 2]), strict, AROUND, START)  # type: ignore[misc]
+    (row,) = roll_back_partition(MOVE, partition_info([3, 2], 3, [3, 2]), strict, AROUND, START)  # type: ignore[misc]
 
     assert row.replicas_after == [1, 2]
 
@@ -172,7 +168,7 @@ ELECTED: Final[list[tuple[list[int], list[int], int, tuple[int, int] | None]]] =
 
 def test_the_former_leader_is_elected_again() -> None:
     for now, then, leader, expected in ELECTED:
-        partition = _partition(now, leader, now)
+        partition = partition_info(now, leader, now)
         arguments = (way(then, now), partition, _topic(), AROUND, START)
         steps: Any = roll_back_partition(*arguments, was_elected=True)
         elections = [row for row in with_waves_numbered(steps) if row.action == Action.ELECT_PREFERRED]
@@ -186,7 +182,7 @@ def test_more_in_one_rack_is_said() -> None:
     """Two and two of four replicas become three and one."""
     crowded = replace(AROUND, racks={**RACKS, 5: "a"}, drained=())
     now, then = [1, 3, 4, 2], [1, 3, 5, 2]
-    steps: Any = roll_back_partition(way(then, now), _partition(now, 1, now), _topic(), crowded, START)
+    steps: Any = roll_back_partition(way(then, now), partition_info(now, 1, now), _topic(), crowded, START)
     assert [row.reason for row in steps] == [
         "back to snapshot 3: adds [5], removes [4]; most in one rack 2 → 3",
     ]

@@ -1,9 +1,9 @@
-"""Random clusters for the rules: the same as tables for Spark, and as objects for plain Python."""
+"""Clusters for the rules, random ones too: the same as tables for Spark, and as objects for plain Python."""
 
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -29,24 +29,78 @@ UNCLEAN_OF_TOPIC: Final = (None, "true", " True\t", "false", "yes")
 MIN_ISR_OF_TOPIC: Final = (None, None, "1", "2", " 2", "3", "many", "")
 
 
-@dataclass(slots=True)
-class RandomCluster:
+@dataclass
+class RuleCluster:
+    """A cluster, the requests for it, and what brokers have confirmed."""
+
+    brokers: dict[int, bool]
+    """Registered brokers, and whether they are understood."""
+    topics: list[Row]
+    partitions: list[Row]
+    configs: list[Row] = field(default_factory=list)
+    drained: dict[int, DrainMode] = field(default_factory=dict)
+    requests: list[Row] = field(default_factory=list)
+    stopped: list[Row] = field(default_factory=list)
+    allow_unclean: bool = False
+    is_resident: bool = True
+
+    def tables(self, spark: SparkSession) -> Cycle:
+        """Return the cycle of Spark's rules."""
+        rows = [broker_row(broker, understood=understood) for broker, understood in self.brokers.items()]
+        marks = [{"broker_id": broker, "mode": mode.value} for broker, mode in self.drained.items()]
+        return Cycle(
+            CycleInput(
+                partitions=frame(spark, self.partitions, WITH_FAILED),
+                topics=frame(spark, self.topics, TOPICS),
+                brokers=with_drained(frame(spark, rows, BROKERS), frame(spark, marks, DRAINED)),
+                broker_configs=frame(spark, self.configs, BROKER_CONFIGS),
+                requests=frame(spark, self.requests, REQUESTS),
+                stopped=frame(spark, self.stopped, ANSWERS),
+                is_resident=self.is_resident,
+                allow_unclean=self.allow_unclean,
+            )
+        )
+
+    @property
+    def sets(self) -> BrokerSets:
+        return BrokerSets.of(self.brokers, self.drained)
+
+    @property
+    def config(self) -> ControllerConfig:
+        configs = (BrokerConfig(**row) for row in self.configs)
+        return ControllerConfig.of(configs, allow_unclean=self.allow_unclean)
+
+    def state(self) -> CycleState:
+        """Return the input of the rules in plain Python."""
+        infos = {(row["topic"], row["partition"]): msgspec.convert(row, PartitionInfo) for row in self.partitions}
+        stopped = defaultdict[Key, dict[int, int]](dict)
+        for row in self.stopped:
+            stopped[row["topic"], row["partition"]][row["broker_id"]] = row["leader_epoch"]
+        by_kind = defaultdict[str, list[Row]](list)
+        for row in self.requests:
+            by_kind[row["kind"]].append(row)
+        return CycleState(
+            partitions=infos,
+            topics={row["topic"]: msgspec.convert(row, TopicInfo) for row in self.topics},
+            brokers=self.sets,
+            config=self.config,
+            failed={
+                (row["topic"], row["partition"]): row[FAILED_COLUMN]
+                for row in self.partitions
+                if row.get(FAILED_COLUMN)
+            },
+            stopped=stopped,
+            reassignments={(r["topic"], r["partition"]): r["replicas"] for r in by_kind[RequestKind.REASSIGN]},
+            elections={(r["topic"], r["partition"]) for r in by_kind[RequestKind.PREFERRED_ELECTION]},
+            is_resident=self.is_resident,
+        )
+
+
+class RandomCluster(RuleCluster):
     """A cluster with partitions of every kind, requests for them, and what brokers have confirmed."""
 
-    chance: random.Random
-    allow_unclean: bool = field(init=False)
-    is_resident: bool = field(init=False)
-    brokers: dict[int, bool] = field(init=False)
-    """Registered brokers, and whether they are understood."""
-    drained: dict[int, DrainMode] = field(init=False)
-    configs: list[Row] = field(init=False)
-    topics: list[Row] = field(init=False)
-    partitions: list[Row] = field(init=False)
-    requests: list[Row] = field(init=False)
-    stopped: list[Row] = field(init=False)
-
-    def __post_init__(self) -> None:
-        pick = self.chance
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = pick = chance
         self.allow_unclean, self.is_resident = pick.random() < 0.2, pick.random() < 0.7
         self.brokers = {b: pick.random() < 0.85 for b in range(BROKERS_AT_MOST) if pick.random() < 0.7}
         self.drained = {b: pick.choice([*DrainMode]) for b in range(BROKERS_AT_MOST) if pick.random() < 0.2}
@@ -111,16 +165,11 @@ class RandomCluster:
         keys = [(row["topic"], row["partition"]) for row in self.partitions] + [("t0", 900), ("none", 0), ("t1", 901)]
         for topic, partition in keys:
             if pick.random() < 0.35:
-                rows.append(self._request(RequestKind.REASSIGN, topic, partition, self._target(topic, partition)))
+                rows.append(request_row(RequestKind.REASSIGN, topic, partition, self._target(topic, partition)))
             if pick.random() < 0.2:
-                rows.append(self._request(RequestKind.PREFERRED_ELECTION, topic, partition, None))
+                rows.append(request_row(RequestKind.PREFERRED_ELECTION, topic, partition, None))
         queued = [row["topic"] for row in self.topics if row["deletion_requested"]]
-        return rows + [self._request(RequestKind.DELETE_TOPIC, topic, None, None) for topic in [*queued, "none"]]
-
-    @staticmethod
-    def _request(kind: RequestKind, topic: str, partition: int | None, replicas: list[int] | None) -> Row:
-        columns = {"topic": topic, "partition": partition, "replicas": replicas, "path": "/admin"}
-        return {"cluster": "test", "kind": kind.value, **columns}
+        return rows + [request_row(RequestKind.DELETE_TOPIC, topic, None, None) for topic in [*queued, "none"]]
 
     def _target(self, topic: str, partition: int) -> list[int]:
         pick = self.chance
@@ -138,56 +187,7 @@ class RandomCluster:
             if self.chance.random() < 0.4 and (epoch := self.chance.choice(epochs)) is not None
         ]
 
-    def tables(self, spark: SparkSession) -> Cycle:
-        """Return the cycle of Spark's rules."""
-        rows = [broker_row(broker, understood=understood) for broker, understood in self.brokers.items()]
-        marks = [{"broker_id": broker, "mode": mode.value} for broker, mode in self.drained.items()]
-        return Cycle(
-            CycleInput(
-                partitions=frame(spark, self.partitions, WITH_FAILED),
-                topics=frame(spark, self.topics, TOPICS),
-                brokers=with_drained(frame(spark, rows, BROKERS), frame(spark, marks, DRAINED)),
-                broker_configs=frame(spark, self.configs, BROKER_CONFIGS),
-                requests=frame(spark, self.requests, REQUESTS),
-                stopped=frame(spark, self.stopped, ANSWERS),
-                is_resident=self.is_resident,
-                allow_unclean=self.allow_unclean,
-            )
-        )
 
-    @property
-    def sets(self) -> BrokerSets:
-        return BrokerSets.of(self.brokers, self.drained)
-
-    @property
-    def config(self) -> ControllerConfig:
-        configs = (BrokerConfig(**row) for row in self.configs)
-        return ControllerConfig.of(configs, allow_unclean=self.allow_unclean)
-
-    def state(self) -> CycleState:
-        """Return the input of the rules in plain Python."""
-        infos = {(row["topic"], row["partition"]): _info(row) for row in self.partitions}
-        stopped = defaultdict[Key, dict[int, int]](dict)
-        for row in self.stopped:
-            stopped[row["topic"], row["partition"]][row["broker_id"]] = row["leader_epoch"]
-        by_kind = defaultdict[str, list[Row]](list)
-        for row in self.requests:
-            by_kind[row["kind"]].append(row)
-        return CycleState(
-            partitions=infos,
-            topics={row["topic"]: msgspec.convert(row, TopicInfo) for row in self.topics},
-            brokers=self.sets,
-            config=self.config,
-            failed={
-                (row["topic"], row["partition"]): row[FAILED_COLUMN] for row in self.partitions if row[FAILED_COLUMN]
-            },
-            stopped=stopped,
-            reassignments={(r["topic"], r["partition"]): r["replicas"] for r in by_kind[RequestKind.REASSIGN]},
-            elections={(r["topic"], r["partition"]) for r in by_kind[RequestKind.PREFERRED_ELECTION]},
-            is_resident=self.is_resident,
-        )
-
-
-def _info(row: Row) -> PartitionInfo:
-    columns: dict[str, Any] = {name: row[name] for name in PartitionInfo.__struct_fields__ if name in row}
-    return PartitionInfo(**columns)
+def request_row(kind: RequestKind, topic: str, partition: int | None, replicas: list[int] | None = None) -> Row:
+    columns = {"topic": topic, "partition": partition, "replicas": replicas, "path": "/admin"}
+    return {"cluster": "test", "kind": kind.value, **columns}

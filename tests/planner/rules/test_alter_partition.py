@@ -9,7 +9,7 @@ from hypothesis import Phase, assume, find, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
+from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, check_proposal
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING
 from schemas.partition_info import PartitionInfo
 from tests.planner import isr_oracle as oracle
@@ -36,13 +36,13 @@ ACCEPTED: Final = IsrVerdict(IsrError.NONE, changes=True)
 UNCHANGED: Final = IsrVerdict(IsrError.NONE, changes=False)
 
 
-def _judge(row: PartitionInfo | None = ROW, version: int = LATEST, **proposed: Any) -> IsrVerdict:  # noqa: ANN401
-    return judge_proposal(replace(PROPOSAL, **proposed), row, CANDIDATES, version=version)
+def _check(row: PartitionInfo | None = ROW, version: int = LATEST, **proposed: Any) -> IsrVerdict:  # noqa: ANN401
+    return check_proposal(replace(PROPOSAL, **proposed), row, CANDIDATES, version=version)
 
 
 @pytest.mark.parametrize("isr", [[1], [1, 2, 3], [3, 1], [1, 3]])
 def test_replicas_join_and_leave(isr: list[int]) -> None:
-    assert _judge(isr=isr) == ACCEPTED
+    assert _check(isr=isr) == ACCEPTED
 
 
 ERRORS: Final[dict[str, tuple[IsrError, dict[str, Any]]]] = {
@@ -88,21 +88,21 @@ ERRORS: Final[dict[str, tuple[IsrError, dict[str, Any]]]] = {
 def test_refusals(case: str) -> None:
     error, proposed = ERRORS[case]
 
-    assert _judge(**proposed) == IsrVerdict(error)
+    assert _check(**proposed) == IsrVerdict(error)
 
 
 @pytest.mark.parametrize("partition_epoch", [0, 6, 7])
 def test_what_is_so_already_succeeds(partition_epoch: int) -> None:
-    assert _judge(isr=[1, 2], partition_epoch=partition_epoch) == UNCHANGED
+    assert _check(isr=[1, 2], partition_epoch=partition_epoch) == UNCHANGED
 
 
 def test_a_recovered_leader_says_so_once() -> None:
     recovering = replace(ROW, isr=[1], leader_recovery_state=RECOVERING)
 
-    assert _judge(recovering, isr=[1]) == ACCEPTED
-    assert _judge(recovering, isr=[1], leader_recovery_state=RECOVERING) == UNCHANGED
-    assert _judge(recovering, isr=[1, 2]) == ACCEPTED
-    assert _judge(recovering, isr=[1, 2], leader_recovery_state=RECOVERING) == IsrVerdict(IsrError.INVALID_REQUEST)
+    assert _check(recovering, isr=[1]) == ACCEPTED
+    assert _check(recovering, isr=[1], leader_recovery_state=RECOVERING) == UNCHANGED
+    assert _check(recovering, isr=[1, 2]) == ACCEPTED
+    assert _check(recovering, isr=[1, 2], leader_recovery_state=RECOVERING) == IsrVerdict(IsrError.INVALID_REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_recovered_leader_says_so_once() -> None:
     ],
 )
 def test_a_broker_that_is_not_alive_is_ineligible(version: int, error: IsrError) -> None:
-    verdict = judge_proposal(PROPOSAL, ROW, IsrCandidates({1: 101, 2: 102}), version=version)
+    verdict = check_proposal(PROPOSAL, ROW, IsrCandidates({1: 101, 2: 102}), version=version)
 
     assert verdict == IsrVerdict(error)
 
@@ -123,15 +123,15 @@ def test_a_broker_that_is_not_alive_is_ineligible(version: int, error: IsrError)
 def test_a_dead_member_is_ineligible_until_removed() -> None:
     candidates = IsrCandidates({1: 101, 3: 103})
 
-    assert judge_proposal(PROPOSAL, ROW, candidates, version=LATEST) == IsrVerdict(IsrError.INELIGIBLE_REPLICA)
-    assert judge_proposal(replace(PROPOSAL, isr=[1, 3]), ROW, candidates, version=LATEST) == ACCEPTED
+    assert check_proposal(PROPOSAL, ROW, candidates, version=LATEST) == IsrVerdict(IsrError.INELIGIBLE_REPLICA)
+    assert check_proposal(replace(PROPOSAL, isr=[1, 3]), ROW, candidates, version=LATEST) == ACCEPTED
 
 
 def test_a_stopped_broker_stays_and_does_not_join() -> None:
     epochs = CANDIDATES.epochs
 
-    assert judge_proposal(PROPOSAL, ROW, IsrCandidates(epochs, {2}), version=LATEST) == ACCEPTED
-    refused = judge_proposal(PROPOSAL, ROW, IsrCandidates(epochs, {3}), version=LATEST)
+    assert check_proposal(PROPOSAL, ROW, IsrCandidates(epochs, {2}), version=LATEST) == ACCEPTED
+    refused = check_proposal(PROPOSAL, ROW, IsrCandidates(epochs, {3}), version=LATEST)
     assert refused == IsrVerdict(IsrError.INELIGIBLE_REPLICA)
 
 
@@ -145,23 +145,23 @@ def test_a_stopped_broker_stays_and_does_not_join() -> None:
     ],
 )
 def test_a_member_of_an_earlier_registration_is_ineligible(broker_epochs: list[int], verdict: IsrVerdict) -> None:
-    assert _judge(broker_epochs=broker_epochs) == verdict
+    assert _check(broker_epochs=broker_epochs) == verdict
 
 
 def test_a_member_outside_of_the_assignment_may_stay() -> None:
     strange = replace(ROW, isr=[1, 2, 9], replicas=[1, 2])
     candidates = IsrCandidates({1: 101, 2: 102, 9: 109})
 
-    assert judge_proposal(replace(PROPOSAL, isr=[1, 9]), strange, candidates, version=LATEST) == ACCEPTED
+    assert check_proposal(replace(PROPOSAL, isr=[1, 9]), strange, candidates, version=LATEST) == ACCEPTED
 
 
 def test_unknown_and_illegible_partitions() -> None:
     new = replace(ROW, leader=None, isr=None, leader_epoch=None, state_version=None)
 
-    assert _judge(None) == IsrVerdict(IsrError.UNKNOWN_TOPIC_OR_PARTITION)
-    assert _judge(new) == IsrVerdict(IsrError.UNKNOWN_TOPIC_OR_PARTITION)
-    assert _judge(replace(ROW, understood=False)) == IsrVerdict(IsrError.OPERATION_NOT_ATTEMPTED)
-    assert _judge(replace(new, understood=False, state_version=4)) == IsrVerdict(IsrError.OPERATION_NOT_ATTEMPTED)
+    assert _check(None) == IsrVerdict(IsrError.UNKNOWN_TOPIC_OR_PARTITION)
+    assert _check(new) == IsrVerdict(IsrError.UNKNOWN_TOPIC_OR_PARTITION)
+    assert _check(replace(ROW, understood=False)) == IsrVerdict(IsrError.OPERATION_NOT_ATTEMPTED)
+    assert _check(replace(new, understood=False, state_version=4)) == IsrVerdict(IsrError.OPERATION_NOT_ATTEMPTED)
 
 
 BROKER_IDS = st.integers(0, 4)
@@ -192,7 +192,7 @@ PROPOSALS = st.builds(
 @given(ROWS, PROPOSALS, st.sets(BROKER_IDS))
 def test_what_is_accepted_is_safe(row: PartitionInfo, proposal: IsrProposal, live: set[int]) -> None:
     """Whatever is written: the leader and its epoch stay, and each member of the ISR is a live replica."""
-    verdict = judge_proposal(proposal, row, IsrCandidates(dict.fromkeys(live, 1)), version=LATEST)
+    verdict = check_proposal(proposal, row, IsrCandidates(dict.fromkeys(live, 1)), version=LATEST)
 
     if not verdict.changes:
         return
@@ -207,11 +207,11 @@ def test_what_is_accepted_is_safe(row: PartitionInfo, proposal: IsrProposal, liv
 @given(ROWS, PROPOSALS, st.sets(BROKER_IDS))
 def test_an_accepted_proposal_succeeds_when_repeated(row: PartitionInfo, proposal: IsrProposal, live: set[int]) -> None:
     candidates = IsrCandidates(dict.fromkeys(live, 1))
-    if not judge_proposal(proposal, row, candidates, version=LATEST).changes:
+    if not check_proposal(proposal, row, candidates, version=LATEST).changes:
         return
     written = replace(row, isr=proposal.isr, leader_recovery_state=proposal.leader_recovery_state, state_version=8)
 
-    assert judge_proposal(proposal, written, IsrCandidates({}), version=LATEST) == UNCHANGED
+    assert check_proposal(proposal, written, IsrCandidates({}), version=LATEST) == UNCHANGED
 
 
 @dataclass(frozen=True)
@@ -224,10 +224,10 @@ class Case:
     stopped: frozenset[int]
     version: int
 
-    def judge(self) -> oracle.IsrOutcome:
+    def check(self) -> oracle.IsrOutcome:
         """Our answer in the form of the oracle."""
         candidates = IsrCandidates(self.epochs, self.stopped)
-        verdict = judge_proposal(self.proposal, self.row, candidates, version=self.version)
+        verdict = check_proposal(self.proposal, self.row, candidates, version=self.version)
         if verdict.error is not IsrError.NONE:
             assert not verdict.changes
             return int(verdict.error)
@@ -325,25 +325,25 @@ def cases(draw: st.DrawFn) -> Case:
 
 @given(cases())
 def test_the_answer_of_kafka_with_the_additional_checks(case: Case) -> None:
-    assert case.judge() == case.expected
+    assert case.check() == case.expected
 
 
 @given(cases())
 def test_a_correct_leader_gets_the_answer_of_kafka(case: Case) -> None:
     """What Kafka accepts is accepted, what it refuses is refused with its error, and the same state is written."""
     assume(case.is_correct)
-    assert case.judge() == case.of_kafka
+    assert case.check() == case.of_kafka
 
 
 @given(cases())
 def test_what_is_accepted_kafka_accepts(case: Case) -> None:
-    ours = case.judge()
+    ours = case.check()
     if isinstance(ours, oracle.LeaderAndIsr):
         assert ours == case.of_kafka
 
 
 def _outcome(case: Case) -> int | str:
-    answer = case.judge()
+    answer = case.check()
     if isinstance(answer, oracle.LeaderAndIsr):
         return "unchanged" if answer == case.current else "written"
     return answer

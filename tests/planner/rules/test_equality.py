@@ -4,11 +4,13 @@ import random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
+from planner.columns.broker_sets import FAILED_COLUMN
 from planner.leadership.drain_changes import drain_changes, drain_rejections
 from planner.rules.controlled_shutdown import controlled_shutdown
 from planner.rules.decisions import Decision
@@ -16,8 +18,8 @@ from planner.rules.topic_deletion import deletion_step
 from schemas.enums import LEADER_DURING_DELETE, DrainMode, RequestKind
 from schemas.rows import Change, Row
 from tests.planner.frames import as_rows
-from tests.planner.rule_inputs import BATCHES
-from tests.planner.rules.clusters import RandomCluster
+from tests.planner.rule_inputs import BATCHES, UNCLEAN_BROKERS, all_small_partitions
+from tests.planner.rules.clusters import RandomCluster, RuleCluster, request_row
 
 RandomClusters = st.integers(0, 2**64 - 1).map(random.Random).map(RandomCluster)
 
@@ -35,15 +37,32 @@ def _of_python(decision: Decision) -> tuple[Any, ...]:
     return *own, [*decision.stop_replica_to], change
 
 
-@BATCHES
-@given(RandomClusters)
-def test_decisions(spark: SparkSession, cluster: RandomCluster) -> None:
+def _compare_decisions(spark: SparkSession, cluster: RuleCluster) -> None:
     of_spark = sorted(map(_of_spark, as_rows(cluster.tables(spark).decisions)), key=lambda row: row[:3])
     state = cluster.state()
     of_python = sorted(map(_of_python, state.decisions(state.partitions)), key=lambda row: row[:3])
 
     assert [row[:6] for row in of_python] == [row[:6] for row in of_spark]
     assert of_python == of_spark
+
+
+@BATCHES
+@given(RandomClusters)
+def test_decisions(spark: SparkSession, cluster: RandomCluster) -> None:
+    _compare_decisions(spark, cluster)
+
+
+@pytest.mark.parametrize("configs", [[], UNCLEAN_BROKERS])
+@pytest.mark.parametrize("requested", [False, True])
+def test_decisions_on_every_small_partition(spark: SparkSession, configs: list[Row], *, requested: bool) -> None:
+    """With and without a request to elect the preferred replica."""
+    small = all_small_partitions()
+    partitions = [row | {FAILED_COLUMN: []} for row in small.partitions]
+    keys = [(row["topic"], row["partition"]) for row in partitions]
+    elections = [request_row(RequestKind.PREFERRED_ELECTION, *key) for key in keys]
+    brokers = {broker: broker in small.live for broker in sorted(small.registered)}
+    requests = elections if requested else []
+    _compare_decisions(spark, RuleCluster(brokers, small.topics, partitions, configs, requests=requests))
 
 
 @BATCHES

@@ -9,26 +9,14 @@ from planner.rules.inputs import BrokerSets
 from planner.rules.reassignment import decide_reassignment
 from schemas.enums import Action, RejectionCode
 from schemas.partition_info import PartitionInfo
+from tests.planner.frames import partition_info
 
 KEY = ("t", 0)
 
 
 def moving(isr: list[int]) -> PartitionInfo:
-    return PartitionInfo(
-        topic="t",
-        partition=0,
-        replicas=[3, 4, 1],
-        adding_replicas=[3, 4],
-        removing_replicas=[1],
-        topic_version=2,
-        understood=True,
-        leader=isr[0],
-        isr=isr,
-        leader_epoch=7,
-        controller_epoch=1,
-        state_version=3,
-        leader_recovery_state=0,
-    )
+    moving = {"adding_replicas": [3, 4], "removing_replicas": [1]}
+    return partition_info([3, 4, 1], isr[0], isr, leader_epoch=7, **moving)
 
 
 def decide(isr: list[int], live: set[int], **options: Any) -> Decision:  # noqa: ANN401 - of the rule

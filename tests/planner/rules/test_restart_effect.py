@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from planner.rules.inputs import BrokerSets
 from planner.rules.leadership import offline_election
-from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
+from planner.rules.min_isr import known_min_isr
+from planner.rules.restart_effect import RestartedPartition, restart_effect
 from planner.rules.restart_order import InSyncNeed, restart_order
 from schemas.enums import RestartEffect
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import BrokerConfig
-from tests.planner.frames import broker_config
+from tests.planner.frames import broker_config, partition_info
 from tests.planner.rules.clusters import RandomCluster
 from tests.planner.rules.test_equality import RandomClusters
 
@@ -25,54 +26,40 @@ DEFAULTS = dict.fromkeys(range(6), 1)
 Broken = st.sets(st.integers(0, 6), min_size=1, max_size=3)
 
 
-def partition(replicas: list[int], leader: int | None, isr: list[int] | None, **columns: list[int]) -> PartitionInfo:
-    return PartitionInfo(
-        topic="t",
-        partition=0,
-        replicas=replicas,
-        adding_replicas=columns.get("adding_replicas", []),
-        removing_replicas=columns.get("removing_replicas", []),
-        topic_version=0,
-        understood=True,
-        leader=leader,
-        isr=isr,
-    )
-
-
 CASES = {
-    "all in sync": (partition([1, 2, 3], 1, [1, 2, 3]), {1}, 0, None),
-    "not its replica": (partition([1, 2, 3], 1, [1]), {4}, 0, None),
-    "two at once": (partition([1, 2, 3], 1, [1, 2, 3]), {1, 2}, 0, (UNDER, "TOO_FEW_REPLICAS")),
-    "margin": (partition([1, 2, 3], 1, [1, 2, 3]), {1}, 1, (BELOW, "TOO_FEW_REPLICAS")),
-    "margin, of four": (partition([1, 2, 3, 4], 1, [1, 2, 3]), {1}, 1, (BELOW, "TOO_FEW_IN_SYNC")),
-    "a dead member of the ISR": (partition([1, 2, 9], 1, [1, 2, 9]), {1}, 0, (UNDER, "TOO_FEW_IN_SYNC")),
-    "a follower alone lags": (partition([1, 2, 3], 1, [1, 2]), {3}, 0, None),
-    "the other one lags": (partition([1, 2, 3], 1, [1, 2]), {2}, 0, (UNDER, "TOO_FEW_IN_SYNC")),
-    "last in sync": (partition([1, 2, 3], 1, [1]), {1}, 0, (OFFLINE, "NO_OTHER_IN_SYNC")),
-    "only replica": (partition([1], 1, [1]), {1}, 0, (OFFLINE, "ONLY_REPLICA")),
-    "dead leader": (partition([1, 2, 9], 9, [9]), {1}, 0, (OFFLINE, "NO_LIVE_LEADER")),
-    "in sync, not assigned": (partition([1], 1, [1, 2]), {1}, 0, (OFFLINE, "ONLY_REPLICA")),
+    "all in sync": (partition_info([1, 2, 3], 1, [1, 2, 3]), {1}, 0, None),
+    "not its replica": (partition_info([1, 2, 3], 1, [1]), {4}, 0, None),
+    "two at once": (partition_info([1, 2, 3], 1, [1, 2, 3]), {1, 2}, 0, (UNDER, "TOO_FEW_REPLICAS")),
+    "margin": (partition_info([1, 2, 3], 1, [1, 2, 3]), {1}, 1, (BELOW, "TOO_FEW_REPLICAS")),
+    "margin, of four": (partition_info([1, 2, 3, 4], 1, [1, 2, 3]), {1}, 1, (BELOW, "TOO_FEW_IN_SYNC")),
+    "a dead member of the ISR": (partition_info([1, 2, 9], 1, [1, 2, 9]), {1}, 0, (UNDER, "TOO_FEW_IN_SYNC")),
+    "a follower alone lags": (partition_info([1, 2, 3], 1, [1, 2]), {3}, 0, None),
+    "the other one lags": (partition_info([1, 2, 3], 1, [1, 2]), {2}, 0, (UNDER, "TOO_FEW_IN_SYNC")),
+    "last in sync": (partition_info([1, 2, 3], 1, [1]), {1}, 0, (OFFLINE, "NO_OTHER_IN_SYNC")),
+    "only replica": (partition_info([1], 1, [1]), {1}, 0, (OFFLINE, "ONLY_REPLICA")),
+    "dead leader": (partition_info([1, 2, 9], 9, [9]), {1}, 0, (OFFLINE, "NO_LIVE_LEADER")),
+    "in sync, not assigned": (partition_info([1], 1, [1, 2]), {1}, 0, (OFFLINE, "ONLY_REPLICA")),
     "to the restarted one": (
-        partition([4, 1, 2, 3], 1, [1, 2, 3], adding_replicas=[4], removing_replicas=[1, 2, 3]),
+        partition_info([4, 1, 2, 3], 1, [1, 2, 3], adding_replicas=[4], removing_replicas=[1, 2, 3]),
         {4},
         0,
         (OFFLINE, "ONLY_TARGET"),
     ),
     "to too few": (
-        partition([4, 3, 1, 2], 1, [1, 2, 3], adding_replicas=[4], removing_replicas=[1, 2]),
+        partition_info([4, 3, 1, 2], 1, [1, 2, 3], adding_replicas=[4], removing_replicas=[1, 2]),
         {4},
         0,
         (UNDER, "TOO_FEW_REPLICAS"),
     ),
     "the source": (
-        partition([4, 5, 1], 1, [1], adding_replicas=[4, 5], removing_replicas=[1]),
+        partition_info([4, 5, 1], 1, [1], adding_replicas=[4, 5], removing_replicas=[1]),
         {1},
         0,
         (OFFLINE, "NO_OTHER_IN_SYNC"),
     ),
-    "no state": (partition([1, 2, 3], None, None), {1}, 0, (UNKNOWN, "NO_STATE")),
-    "depends on an opaque one": (partition([1, 2, 5], 1, [1, 2, 5]), {1}, 0, (UNKNOWN, "BROKER_UNCERTAIN")),
-    "led by an opaque one": (partition([1, 5], 1, [1, 5]), {1}, 0, (UNKNOWN, "BROKER_UNCERTAIN")),
+    "no state": (partition_info([1, 2, 3], None, None), {1}, 0, (UNKNOWN, "NO_STATE")),
+    "depends on an opaque one": (partition_info([1, 2, 5], 1, [1, 2, 5]), {1}, 0, (UNKNOWN, "BROKER_UNCERTAIN")),
+    "led by an opaque one": (partition_info([1, 5], 1, [1, 5]), {1}, 0, (UNKNOWN, "BROKER_UNCERTAIN")),
 }
 
 
@@ -85,15 +72,15 @@ def test_examples(case: tuple[PartitionInfo, set[int], int, tuple[RestartEffect,
 
 
 FULL_CASES = {
-    "a dead member of the ISR": (partition([1, 2, 9], 1, [1, 2, 9]), {1}, 0, (UNDER, None)),
-    "the other one is down": (partition([1, 9], 1, [1]), {1}, 0, (OFFLINE, UNDER)),
-    "the others are down": (partition([1, 8, 9], 1, [1]), {1}, 1, (OFFLINE, BELOW)),
-    "last in sync": (partition([1, 2, 3], 1, [1]), {1}, 0, (OFFLINE, None)),
-    "only replica": (partition([1], 1, [1]), {1}, 0, (OFFLINE, OFFLINE)),
-    "offline now": (partition([1, 2, 9], 9, [9]), {1}, 0, (OFFLINE, None)),
-    "two at once": (partition([1, 2, 3], 1, [1, 2, 3]), {1, 2}, 0, (UNDER, UNDER)),
-    "an opaque one is down": (partition([1, 2, 5], 1, [1, 2]), {2}, 0, (UNDER, UNKNOWN)),
-    "no state": (partition([1, 2, 3], None, None), {1}, 0, (UNKNOWN, UNKNOWN)),
+    "a dead member of the ISR": (partition_info([1, 2, 9], 1, [1, 2, 9]), {1}, 0, (UNDER, None)),
+    "the other one is down": (partition_info([1, 9], 1, [1]), {1}, 0, (OFFLINE, UNDER)),
+    "the others are down": (partition_info([1, 8, 9], 1, [1]), {1}, 1, (OFFLINE, BELOW)),
+    "last in sync": (partition_info([1, 2, 3], 1, [1]), {1}, 0, (OFFLINE, None)),
+    "only replica": (partition_info([1], 1, [1]), {1}, 0, (OFFLINE, OFFLINE)),
+    "offline now": (partition_info([1, 2, 9], 9, [9]), {1}, 0, (OFFLINE, None)),
+    "two at once": (partition_info([1, 2, 3], 1, [1, 2, 3]), {1, 2}, 0, (UNDER, UNDER)),
+    "an opaque one is down": (partition_info([1, 2, 5], 1, [1, 2]), {2}, 0, (UNDER, UNKNOWN)),
+    "no state": (partition_info([1, 2, 3], None, None), {1}, 0, (UNKNOWN, UNKNOWN)),
 }
 """The effect with the present ISR, and with a full one."""
 
@@ -111,7 +98,7 @@ def test_the_effect_with_a_full_isr(
 
 def by_defaults(**values: str) -> RestartedPartition | None:
     """The effect of a restart of broker 1, which leads, where brokers have these min.insync.replicas."""
-    row, topic = partition([1, 2, 3], 1, [1, 2, 3]), TopicInfo(topic="t", topic_version=0, config={})
+    row, topic = partition_info([1, 2, 3], 1, [1, 2, 3]), TopicInfo(topic="t", topic_version=0, config={})
     brokers = BrokerSets.of(dict.fromkeys((1, 2, 3), True), {})
     configs = [broker_config(int(name[1]), "min.insync.replicas", value) for name, value in values.items()]
     return restart_effect(row, topic, brokers, known_min_isr(configs), restarting=frozenset({1}))

@@ -17,6 +17,7 @@ from planner.rules.state_machines import (
 )
 from schemas.enums import NO_LEADER, Action, PartitionState, RejectionCode, ReplicaState
 from schemas.partition_info import PartitionInfo
+from tests.planner.frames import partition_info
 
 P, R = PartitionState, ReplicaState
 
@@ -83,9 +84,7 @@ def test_state_of_a_replica(flags: tuple[bool, ...]) -> None:
 
 def _row(leader: int | None, replicas: list[int], **columns: Any) -> PartitionInfo:  # noqa: ANN401 - columns of PARTITIONS
     isr = None if leader is None else [leader] if leader >= 0 else replicas[:1]
-    no_moves: dict[str, Any] = {"adding_replicas": [], "removing_replicas": [], "topic_version": 1, "understood": True}
-    values = {"topic": "t", "partition": 0, "replicas": replicas, "leader": leader, "isr": isr}
-    return PartitionInfo(**no_moves | values | {"leader_epoch": 5} | columns)
+    return partition_info(replicas, leader, columns.pop("isr", isr), **columns)
 
 
 @pytest.mark.parametrize(

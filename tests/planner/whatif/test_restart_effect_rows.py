@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
-from planner.rules.restart_effect import known_min_isr, restart_effect
+from planner.rules.min_isr import known_min_isr
+from planner.rules.restart_effect import restart_effect
 from planner.whatif.restart_effect_rows import restarted_partitions
 from schemas.rows import BrokerConfig, Row
 from tests.planner.frames import as_rows

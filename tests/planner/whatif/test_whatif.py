@@ -275,14 +275,28 @@ def test_every_small_partition(spark: SparkSession, lose: Loss) -> None:
     assert _by_scenario(spark, rule_input, RACKS, lose) == _by_brute_force(rule_input, RACKS, lose)
 
 
-@pytest.mark.parametrize("lose", [*FailureScenario, TOGETHER])
-@pytest.mark.parametrize("drained", [(), (1, 2)])
-def test_partitions_are_named_that_are_counted(spark: SparkSession, lose: Loss, drained: tuple[int, ...]) -> None:
-    """Compares the rule on arrays with the one on Spark, scenario by scenario."""
-    rule_input = _rule_input(*(case[1] for case in CASES), opaque=[7])
+def _assert_named(spark: SparkSession, rule_input: RuleInput, lose: Loss, drained: tuple[int, ...] = ()) -> None:
+    """Compare the rule on arrays with the one on Spark, scenario by scenario."""
     arrays = arrays_of(rule_input)
-
     for row in as_rows(_whatif(spark, rule_input, lose, drained=drained)):
         named = lost_partitions(arrays, rule_input.registered, rule_input.live, drained, row["lost"])
         counts = {field.name: int(getattr(named, field.name).sum()) for field in fields(named)}
         assert counts == {name: row[name] for name in counts}, row["scenario"]
+
+
+@pytest.mark.parametrize("lose", [*FailureScenario, TOGETHER])
+@pytest.mark.parametrize("drained", [(), (1, 2)])
+def test_partitions_are_named_that_are_counted(spark: SparkSession, lose: Loss, drained: tuple[int, ...]) -> None:
+    _assert_named(spark, _rule_input(*(case[1] for case in CASES), opaque=[7]), lose, drained)
+
+
+@pytest.mark.parametrize("lose", FailureScenario)
+@BATCHES
+@given(rule_inputs())
+def test_partitions_are_named_in_any_cluster(spark: SparkSession, lose: FailureScenario, rule_input: RuleInput) -> None:
+    _assert_named(spark, rule_input, lose)
+
+
+@pytest.mark.parametrize("lose", FailureScenario)
+def test_every_small_partition_is_named(spark: SparkSession, lose: FailureScenario) -> None:
+    _assert_named(spark, all_small_partitions(), lose)

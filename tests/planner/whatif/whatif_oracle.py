@@ -5,11 +5,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 
+import msgspec
+
+from planner.rules.inputs import BrokerSets
+from planner.rules.leadership import offline_election
 from planner.whatif.impact import BrokersLost
 from schemas.enums import FailureScenario
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Row
 from tests.planner.frames import RuleInput
-from tests.planner.oracle import DELETED, offline_election
+from tests.planner.rule_inputs import DELETED
 
 
 def scenarios(
@@ -40,8 +45,11 @@ def leader(row: Row, rule_input: RuleInput) -> int | None:
     """Return the leader after the clean elections due now."""
     if row["leader"] in rule_input.registered:
         return int(row["leader"])
-    elected = offline_election(row, rule_input, unclean=False) if _judged(row) else None
-    return elected[0] if elected else None
+    if not _judged(row):
+        return None
+    brokers = BrokerSets.of({broker: broker in rule_input.live for broker in rule_input.registered}, rule_input.drained)
+    elected = offline_election(msgspec.convert(row, PartitionInfo), brokers, unclean_allowed=False)
+    return elected.leader if elected else None
 
 
 def costs(rule_input: RuleInput, lost: list[int]) -> Row:

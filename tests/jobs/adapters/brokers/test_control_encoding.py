@@ -99,7 +99,7 @@ def test_every_request_is_what_kio_makes(
     for broker in live:
         for request in messages.requests(broker.broker_id):
             for version in request.versions:
-                ours = b"".join(messages.body(request, version, broker.czxid))
+                ours = b"".join(messages.body(request, version, broker.zk_broker_epoch))
                 assert ours == written(kio(request.api, version, announcement, broker, request.notices)), request.api
 
 

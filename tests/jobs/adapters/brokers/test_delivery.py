@@ -5,17 +5,17 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import Thread, Timer
 
 import pytest
 from msgspec import structs
 
 from jobs.adapters.brokers import connection as broker_connection
-from jobs.adapters.brokers import delivery
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import refuse_unresponsive, unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch
-from jobs.adapters.brokers.delivery import deliver
+from jobs.adapters.brokers.delivery import DeliverySeconds, deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
@@ -33,18 +33,15 @@ OURS = 2147483647
 LONG = 60.0
 
 
+QUICK = DeliverySeconds(grace=0.2, refresh=0.1)
+"""What takes seconds takes fractions of one; nothing here depends on how long it takes."""
+SHORT_SILENCE = replace(QUICK, unresponsive=2.0)
+"""Silence is waited out; where all are to answer, as long as ever."""
+
+
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes seconds takes fractions of one; nothing here depends on how long it takes."""
-    for name, seconds in (("GRACE_SECONDS", 0.2), ("BROKER_REFRESH_SECONDS", 0.1)):
-        monkeypatch.setattr(delivery, name, seconds)
+def probed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_connection, "IDLE_BEFORE_PROBE_SECONDS", 0.2)
-
-
-@pytest.fixture
-def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is waited out; where all are to answer, as long as ever."""
-    monkeypatch.setattr(delivery, "UNRESPONSIVE_SECONDS", 2.0)
 
 
 def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Broker:
@@ -66,10 +63,12 @@ def send(
     states: Sequence[Change],
     seconds: float = LONG,
     now: Callable[[], Sequence[Broker]] | None = None,
+    waits: DeliverySeconds = QUICK,
 ) -> BrokerResponses:
     renew = None if now is None else lambda: control_batch(now(), states)
     with ChannelManager(str(OURS)) as channels:
-        return BrokerResponses.of(deliver(channels, control_batch(live, states), time.monotonic() + seconds, renew))
+        batch, deadline = control_batch(live, states), time.monotonic() + seconds
+        return BrokerResponses.of(deliver(channels, batch, deadline, renew, seconds=waits))
 
 
 def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
@@ -119,37 +118,37 @@ def test_brokers_that_stop_replicas_come_before_the_leaders(fake_brokers: FakeBr
     assert order == [1, 0]
 
 
-@pytest.mark.usefixtures("short_silence")
-def test_unresponsive_stopping_broker_does_not_delay_leaders(
-    fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "STOP_REPLICA_WAIT_SECONDS", 0.2)
+def test_unresponsive_stopping_broker_does_not_delay_leaders(fake_brokers: FakeBrokers) -> None:
     fake_brokers[1].stop()
 
-    answers = send([registered(fake_brokers, 0), registered(fake_brokers, 1)], [state(0, [0], [1])])
+    answers = send(
+        [registered(fake_brokers, 0), registered(fake_brokers, 1)],
+        [state(0, [0], [1])],
+        waits=replace(SHORT_SILENCE, stop_replica=0.2),
+    )
 
     assert (answers.accepted, answers.silent) == ([0], [1])
 
 
-@pytest.mark.usefixtures("short_silence")
 def test_broker_that_stops_in_the_middle_is_not_waited_for(fake_brokers: FakeBrokers) -> None:
     """It took the connection and what was sent; it answers neither that nor anything else."""
     fake_brokers[1].on_request = lambda _: fake_brokers[1].stop()
     started = time.monotonic()
 
-    answers = send([registered(fake_brokers, broker) for broker in (0, 1)], [state(0, [0, 1])], seconds=LONG)
+    answers = send(
+        [registered(fake_brokers, broker) for broker in (0, 1)], [state(0, [0, 1])], seconds=LONG, waits=SHORT_SILENCE
+    )
 
     assert (answers.accepted, answers.silent) == ([0], [1])
     assert time.monotonic() - started < LONG / 2
 
 
-def test_deregistered_broker_is_dropped(fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "UNRESPONSIVE_SECONDS", LONG)
+def test_deregistered_broker_is_dropped(fake_brokers: FakeBrokers) -> None:
     live = [registered(fake_brokers, broker) for broker in (0, 1)]
     fake_brokers[1].close()
     started = time.monotonic()
 
-    answers = send(live, [state(0, [0, 1])], now=lambda: live[:1])
+    answers = send(live, [state(0, [0, 1])], now=lambda: live[:1], waits=replace(QUICK, unresponsive=LONG))
 
     assert (answers.accepted, errors(answers, 1)) == ([0], [NOT_SENT, NOT_SENT, NOT_SENT])
     assert time.monotonic() - started < LONG / 2
@@ -198,7 +197,7 @@ def test_deletions_are_in_a_separate_request(fake_brokers: FakeBrokers, version:
     notices = [stopped[0], structs.replace(stopped[1], delete_partition=True)]
 
     with ChannelManager(str(OURS)) as channels:
-        answers = deliver(channels, ControlBatch(OURS, 5, live, notices), time.monotonic() + LONG)
+        answers = deliver(channels, ControlBatch(OURS, 5, live, notices), time.monotonic() + LONG, seconds=QUICK)
 
     requests = [one.request for one in fake_brokers[0].of("stop_replica")]
     flags = [
@@ -216,7 +215,7 @@ def test_one_connection_per_broker_for_all_batches_of_a_commit(fake_brokers: Fak
     batch = control_batch(live, [state(0, [0, 1])])
 
     with ChannelManager(str(OURS)) as channels:
-        rounds = [deliver(channels, batch, time.monotonic() + LONG) for _ in range(3)]
+        rounds = [deliver(channels, batch, time.monotonic() + LONG, seconds=QUICK) for _ in range(3)]
         connections = [len(fake_brokers[broker].connections) for broker in (0, 1)]
 
     assert [BrokerResponses.of(answers).accepted for answers in rounds] == [[0, 1]] * 3
@@ -227,11 +226,11 @@ def test_lost_connection_is_made_again(fake_brokers: FakeBrokers) -> None:
     """As one that a broker has closed for being idle, or that was cut off in the midst of a request."""
     live = [registered(fake_brokers, 0)]
     with ChannelManager(str(OURS)) as channels:
-        deliver(channels, control_batch(live, [state(0, [0])]), time.monotonic() + LONG)
+        deliver(channels, control_batch(live, [state(0, [0])]), time.monotonic() + LONG, seconds=QUICK)
         for connection in fake_brokers[0].connections:
             connection.shutdown(socket.SHUT_RDWR)
 
-        answers = deliver(channels, control_batch(live, [state(1, [0])]), time.monotonic() + LONG)
+        answers = deliver(channels, control_batch(live, [state(1, [0])]), time.monotonic() + LONG, seconds=QUICK)
 
     assert (BrokerResponses.of(answers).accepted, fake_brokers[0].version_requests) == ([0], 2)
 
@@ -241,11 +240,11 @@ def test_aborted_connection_is_not_reused(fake_brokers: FakeBrokers) -> None:
     live = [registered(fake_brokers, 0)]
     fake_brokers[0].on_request = lambda _: fake_brokers[0].stop()
     with ChannelManager(str(OURS)) as channels:
-        first = deliver(channels, control_batch(live, [state(0, [0])]), time.monotonic() + 0.5)
+        first = deliver(channels, control_batch(live, [state(0, [0])]), time.monotonic() + 0.5, seconds=QUICK)
         fake_brokers[0].on_request = lambda _: None
         fake_brokers[0].go_on()
 
-        second = deliver(channels, control_batch(live, [state(1, [0])]), time.monotonic() + LONG)
+        second = deliver(channels, control_batch(live, [state(1, [0])]), time.monotonic() + LONG, seconds=QUICK)
 
     assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[], [0]]
 
@@ -255,7 +254,7 @@ def test_each_registration_has_its_own_connection(fake_brokers: FakeBrokers) -> 
     with ChannelManager(str(OURS)) as channels:
         for epoch in (1, 2):
             batch = control_batch([registered(fake_brokers, 0, epoch)], [state(0, [0])])
-            deliver(channels, batch, time.monotonic() + LONG)
+            deliver(channels, batch, time.monotonic() + LONG, seconds=QUICK)
 
     assert [one.request.broker_epoch for one in fake_brokers[0].of("leader_and_isr")] == [1, 2]
     assert fake_brokers[0].version_requests == 2
@@ -267,7 +266,6 @@ def test_connections_are_closed_at_the_end_of_a_commit(fake_brokers: FakeBrokers
     assert eventually(lambda: [connection.fileno() for connection in fake_brokers[0].connections] == [-1])
 
 
-@pytest.mark.usefixtures("short_silence")
 def test_many_silent_brokers_do_not_starve_the_rest(fake_brokers: FakeBrokers) -> None:
     silent, last = range(1, 41), 99
     for broker in silent:
@@ -282,12 +280,13 @@ def test_many_silent_brokers_do_not_starve_the_rest(fake_brokers: FakeBrokers) -
     assert was_sent
 
 
-@pytest.mark.usefixtures("short_silence")
 def test_request_that_takes_long_is_sent_once(fake_brokers: FakeBrokers) -> None:
-    """A broker that is busy for longer than UNRESPONSIVE_SECONDS still answers probes."""
+    """A broker that is busy for longer than the time after which one counts as unresponsive still answers probes."""
     fake_brokers[0].slow["leader_and_isr"] = 4.0
 
-    answers = send([registered(fake_brokers, 0)], [state(partition, [0]) for partition in range(50)])
+    answers = send(
+        [registered(fake_brokers, 0)], [state(partition, [0]) for partition in range(50)], waits=SHORT_SILENCE
+    )
 
     assert (answers.accepted, len(fake_brokers[0].of("leader_and_isr"))) == ([0], 1)
 
@@ -319,17 +318,13 @@ def test_nothing_is_sent_after_the_deadline(fake_brokers: FakeBrokers) -> None:
     assert (fake_brokers[0].received, answers.silent, set(errors(answers, 0))) == ([], [0], {NOT_SENT})
 
 
-def test_silent_broker_is_refused_before_anything_is_written(
-    fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_broker_is_refused_before_anything_is_written(fake_brokers: FakeBrokers) -> None:
     live = [registered(fake_brokers, broker) for broker in (0, 1, 2)]
     fake_brokers[1].stop()
     fake_brokers[2].versions[4] = 3
 
-    with monkeypatch.context() as short_connects:
-        short_connects.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 1.0)
-        with pytest.raises(RefusedError) as refused:
-            refuse_unresponsive(live, OURS, ())
+    with pytest.raises(RefusedError) as refused:
+        refuse_unresponsive(live, OURS, (), timeout_seconds=1.0)
 
     message = str(refused.value)
     assert f"broker 1 at 127.0.0.1:{fake_brokers[1].port} (" in message
@@ -343,7 +338,6 @@ def test_broker_that_refuses_connections_is_given_up_after_some(
     fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, unreachable: int
 ) -> None:
     """A restarting broker refuses connections for a moment; a stopped broker is not waited for until the timeout."""
-    monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", LONG)
     monkeypatch.setattr(broker_connection, "RETRY_BACKOFF_SECONDS", 0.01)
     tries = [ConnectionRefusedError("refused")] * refusals
     connect = Transport.to
@@ -356,26 +350,24 @@ def test_broker_that_refuses_connections_is_given_up_after_some(
     monkeypatch.setattr(Transport, "to", to)
     live = [registered(fake_brokers, 0)]
 
-    assert len(unreachable_reasons(live, str(OURS))) == unreachable
+    assert len(unreachable_reasons(live, str(OURS), timeout_seconds=LONG)) == unreachable
     assert (len(tries), fake_brokers[0].version_requests) == (0, 1 - unreachable)
 
 
-def test_broker_that_listens_late_is_waited_for(fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_that_listens_late_is_waited_for(fake_brokers: FakeBrokers) -> None:
     """Brokers register before they answer."""
-    monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 30.0)
     fake_brokers[0].stop()
     later = Timer(0.3, fake_brokers[0].go_on)
 
     later.start()
-    refuse_unresponsive([registered(fake_brokers, 0)], OURS, ())
+    refuse_unresponsive([registered(fake_brokers, 0)], OURS, (), timeout_seconds=30.0)
     later.join()
 
     assert fake_brokers[0].version_requests > 0
 
 
-def test_stall_of_this_machine_does_not_count(fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stall_of_this_machine_does_not_count(fake_brokers: FakeBrokers) -> None:
     """Patience counts the time in which this process was let to run: here it is stopped for longer than that."""
-    monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 2.0)
     fake_brokers[0].stop()
 
     def stall() -> None:
@@ -385,7 +377,7 @@ def test_stall_of_this_machine_does_not_count(fake_brokers: FakeBrokers, monkeyp
 
     later = Timer(0.2, stall)
     later.start()
-    refuse_unresponsive([registered(fake_brokers, 0)], OURS, ())
+    refuse_unresponsive([registered(fake_brokers, 0)], OURS, (), timeout_seconds=2.0)
     later.join()
 
     assert fake_brokers[0].version_requests > 0

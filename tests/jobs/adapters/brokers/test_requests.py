@@ -153,7 +153,7 @@ def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership
     topic = "stale-broker"
     written = create(kafka, control, warehouse, topic, [0, 1])
     now = announcement(kafka, control, written)
-    bounced = [replace(broker, broker_epoch=broker.czxid - 1) for broker in now.brokers]
+    bounced = [replace(broker, broker_epoch=broker.zk_broker_epoch - 1) for broker in now.brokers]
 
     answers = send_and_wait(ControlBatch(now.controller_id, now.controller_epoch, bounced, now.notices))
 

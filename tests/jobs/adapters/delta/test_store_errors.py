@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.filtered_reads import missing_files, native_files
+from jobs.adapters.delta.arrow_reads import missing_files, native_files
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, refuse_invalid_path, store_error_reason
-from jobs.adapters.spark.store_settings import store_settings
+from jobs.adapters.spark.object_store_settings import store_settings
 from jobs.cli import app
 from jobs.core.addresses import S3_ENDPOINTS, s3_endpoint
 from jobs.core.errors import SurveyorError, UsageError

@@ -38,7 +38,7 @@ def held(warehouse: Warehouse) -> Iterator[WarehouseLease]:
 
 def take(warehouse: Warehouse, holder: LeaseHolder, timeout: float = 0.0) -> WarehouseLease:
     lease = WarehouseLease(warehouse, holder, silent, is_patient=True)
-    lease.take(timeout)
+    lease.acquire(timeout)
     return lease
 
 
@@ -141,7 +141,7 @@ def test_it_is_renewed_while_its_holder_lives(warehouse: Warehouse, monkeypatch:
         (first,) = warehouse.typed_rows(LeaseRecord)
         lease = WarehouseLease(warehouse, BOB, silent)
         with pytest.raises(LeaseHeldError):
-            lease.take(60.0)
+            lease.acquire(60.0)
         (row,) = warehouse.typed_rows(LeaseRecord)
         assert (row.token, row.deadline > first.deadline) == (first.token, True)
 
@@ -165,7 +165,7 @@ def test_a_deadline_by_a_wrong_clock_does_not_hold_longer(warehouse: Warehouse, 
     """The holder is stopped and renews nothing; when it continues, it finds out before its next write."""
     put_ahead(warehouse)
     other = WarehouseLease(warehouse, BOB, silent)
-    other.take(60.0)
+    other.acquire(60.0)
     with pytest.raises(LeaseLostError, match="bob@ops2"):
         held.refuse_lost()
     other.renew()
@@ -177,7 +177,7 @@ def test_a_holder_that_renews_keeps_it_with_any_clock(warehouse: Warehouse, held
     put_ahead(warehouse)
     other = WarehouseLease(warehouse, BOB, silent, is_patient=True)
     with ThreadPoolExecutor(1) as pool:
-        taking = pool.submit(other.take, 3.0)
+        taking = pool.submit(other.acquire, 3.0)
         while not taking.done():
             put_ahead(warehouse)
         with pytest.raises(LeaseHeldError, match="ann@ops1"):
@@ -239,7 +239,7 @@ def test_lease_released_to_a_live_client_is_waited_for(warehouse: Warehouse, mon
     with leased(warehouse, ANN, None, lambda _: waits.set()) as lease, ThreadPoolExecutor(1) as pool:
         lease.release()
         other = take(warehouse, BOB)
-        taking = pool.submit(lease.take, 60.0)
+        taking = pool.submit(lease.acquire, 60.0)
         assert waits.wait(60)
         other.renew()
         with pytest.raises(FutureTimeoutError):

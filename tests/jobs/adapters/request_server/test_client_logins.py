@@ -15,7 +15,6 @@ from typing import Final
 import pytest
 from scramp import ScramClient, ScramMechanism
 
-from jobs.adapters.request_server.connection import MAX_FIRST_BYTES
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
 from jobs.adapters.request_server.listen_config import ListenConfig, Security
 from jobs.adapters.request_server.sasl_mechanisms import ScramCredential
@@ -41,15 +40,6 @@ USERS: Final = {
     "listener.name.users.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "listener.name.users.sasl.plain.user.admin.password": PASSWORD,
 }
-TOKENS: Final = {"listener.name.users.sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-256"}
-TOKEN_MESSAGES: Final = {
-    b"n,,\x01auth=Bearer e30.e30.\x01\x01": False,
-    b"n,a=alice,\x01scope=all\x01auth=Bearer e30.e30.\x01traceId=7\x01\x01": False,
-    b"n,,\x01auth=Basic e30\x01\x01": True,
-    b"\0alice\0secret": True,
-    b"\x01": True,
-}
-"""What clients of OAUTHBEARER send at first, and whether the connection is closed."""
 METADATA_REQUEST: Final = framed(pack(">hhih", METADATA, 12, 1, 4) + b"test" + b"\0\1\0\0\0")
 
 
@@ -120,55 +110,23 @@ def auth_bytes(response: bytes) -> str:
     return response[12 : 12 + size].decode()
 
 
-def test_any_user_whose_password_is_right_is_verified(served: Served) -> None:
+def test_any_user_whose_password_is_right_is_served(served: Served) -> None:
     with connected_to(served.port) as admin, connected_to(served.port) as alice:
         login(admin, "PLAIN", f"\0admin\0{PASSWORD}".encode())
         log_in_by_scram(alice, "alice", PASSWORD)
         assert [admin.producer_ids(1), alice.producer_ids(2)] == [1, 2]
 
-    assert [(caller.principal, caller.is_verified, caller.clients_of) for caller in served.handler.callers] == [
-        ("User:admin", True, "USERS"),
-        ("User:alice", True, "USERS"),
+    assert [(caller.principal, caller.clients_of) for caller in served.handler.callers] == [
+        ("User:admin", "USERS"),
+        ("User:alice", "USERS"),
     ]
 
 
 @pytest.mark.parametrize("message", [b"\0stranger\0secret", b"\0admin\0wrong", b"other\0admin\0" + PASSWORD.encode()])
-def test_a_user_that_only_brokers_know_is_not_verified(served: Served, message: bytes) -> None:
-    with connected_to(served.port) as client:
+def test_a_password_that_cannot_be_verified_is_not_answered(served: Served, message: bytes) -> None:
+    with connected_to(served.port) as client, pytest.raises(EOFError):
         login(client, "PLAIN", message)
-        assert client.producer_ids(1) == 1
-
-    assert [caller.is_verified for caller in served.handler.callers] == [False]
-
-
-def test_a_token_is_never_verified(tmp_path: Path) -> None:
-    with serving(config_of(tmp_path, USERS | TOKENS)) as served:
-        for message, is_refused in TOKEN_MESSAGES.items():
-            with connected_to(served.port) as client:
-                client.send(sasl_handshake_request("OAUTHBEARER"))
-                client.receive()
-                client.send(sasl_authenticate_request(message))
-                if is_refused:
-                    assert client.is_closed
-                else:
-                    assert auth_bytes(client.receive()) == ""
-                    assert client.producer_ids(1) == 1
-
-    callers = served.handler.callers
-    assert [caller.is_verified for caller in callers] == [False] * 2
-
-
-def test_unverified_users_have_the_limits_of_unauthenticated_ones(served: Served) -> None:
-    with connected_to(served.port) as stranger, connected_to(served.port) as admin:
-        for client, message in ((stranger, "\0stranger\0secret"), (admin, f"\0admin\0{PASSWORD}")):
-            login(client, "PLAIN", message.encode())
-        assert len(served.quotas._unauthenticated) == 1  # noqa: SLF001 - those that are closed first
-        for client in (stranger, admin):
-            client.send(pack(">i", MAX_FIRST_BYTES + 1))
-        assert stranger.is_closed
-        admin.connection.settimeout(0.2)
-        with pytest.raises(TimeoutError):  # it waits for the rest of the request
-            admin.connection.recv(1)
+    assert served.handler.callers == []
 
 
 @pytest.mark.parametrize("user", ["alice", "stranger"])
@@ -246,13 +204,13 @@ def test_a_listener_has_users_of_its_own(tmp_path: Path) -> None:
     lines = {
         "security.protocol": "SASL_PLAINTEXT",
         "broker.principals": "User:kafka",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "sasl.plain.user.kafka.password": PASSWORD,
         "listener.name.users.security.protocol": "SASL_PLAINTEXT",
     }
     security = of_clients(config_of(tmp_path, lines))
 
-    assert (security.mechanisms, security.passwords, security.is_for_clients) == (("PLAIN",), {}, True)
+    assert (security.mechanisms, security.passwords, security.is_for_clients) == (("SCRAM-SHA-256",), {}, True)
     assert of_clients(config_of(tmp_path, lines | USERS)).passwords == {"admin": PASSWORD}
 
 
@@ -286,6 +244,14 @@ def test_a_listener_may_have_a_certificate_of_another_kind(tmp_path: Path, certi
         ({"listener.name.users.security.protocol": "SASL_SLL"}, "did you mean SASL_SSL"),
         ({"listener.name.users.security.protocol": "SASL_PLAINTEXT"}, "sasl.enabled.mechanisms is None"),
         (USERS | {"listener.name.users.sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms is 'GSSAPI'"),
+        (
+            USERS | {"listener.name.users.sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER"},
+            "cannot be verified here: .* use the brokers, and `surveyor plan`",
+        ),
+        (
+            {name: value for name, value in USERS.items() if not name.endswith("password")},
+            "PLAIN needs the users to verify",
+        ),
         (
             {
                 "security.protocol": "SASL_PLAINTEXT",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from struct import pack, unpack
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 from cryptography import x509
@@ -15,7 +15,7 @@ from scramp import ScramMechanism
 
 from jobs.adapters.brokers.connection import BrokerConnection
 from jobs.adapters.brokers.listeners import AuthenticationFailedError, Listener
-from jobs.adapters.request_server import connection, connection_quotas, processing_quota
+from jobs.adapters.request_server.limits import ServerLimits
 from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.sasl_mechanisms import Credentials, ScramCredential
 from jobs.adapters.request_server.server import RequestServer
@@ -58,15 +58,24 @@ def configured(tmp_path: Path, certificates: Certificates) -> WithFile:
     return of
 
 
+class Served(NamedTuple):
+    """A running server."""
+
+    broker: Broker
+    """The server as a row of BROKERS."""
+    port: int
+    limits: ServerLimits
+
+
 @contextmanager
-def serving(config: ListenConfig, credentials: Credentials = lambda _user, _mechanism: None) -> Iterator[Broker]:
-    """A server as a row of BROKERS."""
+def serving(config: ListenConfig, credentials: Credentials = lambda _user, _mechanism: None) -> Iterator[Served]:
     server = RequestServer(config, ProducerIdHandler(), credentials)
     server.start()
     try:
         endpoint = server.endpoints[0]
         named = Endpoint("L", endpoint.security_protocol, "127.0.0.1", endpoint.port)
-        yield Broker(broker_id=9, broker_epoch=1, endpoints=[named], understood=True)
+        broker = Broker(broker_id=9, broker_epoch=1, endpoints=[named], understood=True)
+        yield Served(broker, endpoint.port, server.limits)
     finally:
         server.stop()
 
@@ -83,20 +92,22 @@ def listener(tmp_path: Path, certificates: Certificates) -> Callable[[dict[str, 
 
 
 @pytest.fixture
-def tls_broker(configured: WithFile, principal: str) -> Iterator[Broker]:
+def tls(configured: WithFile, principal: str) -> Iterator[Served]:
     """A server with TLS for the client's certificate."""
-    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
-        yield broker
+    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as server:
+        yield server
 
 
-def tls_port(tls_broker: Broker) -> int:
-    assert tls_broker.endpoints
-    return tls_broker.endpoints[0].port
+@pytest.fixture
+def sasl(configured: WithFile) -> Iterator[Served]:
+    """A server with passwords, in plain text."""
+    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as server:
+        yield server
 
 
-def served_to(broker: Broker, listener: Listener) -> set[int]:
+def served_to(server: Served, listener: Listener) -> set[int]:
     """Connect, authenticate, and ask for the versions: the APIs that are served."""
-    connection = BrokerConnection.to(broker, "test", lambda: None, 10.0, listener)
+    connection = BrokerConnection.to(server.broker, "test", lambda: None, 10.0, listener)
     try:
         return {*connection.api_versions()}
     finally:
@@ -161,10 +172,9 @@ def test_credentials_are_read_of_brokers_only(
     """A user's name is part of a path in ZooKeeper, where one of a megabyte would end the session."""
     asked = list[str]()
     config = configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})
-    with serving(config, lambda name, _: asked.append(name)) as broker:
-        assert broker.endpoints
+    with serving(config, lambda name, _: asked.append(name)) as server:
         for name in (user, "kafka"):
-            with connected_to(broker.endpoints[0].port) as client:
+            with connected_to(server.port) as client:
                 first = f"n,,n={name},r=nonce".encode()
                 client.send(sasl_handshake_request("SCRAM-SHA-256") + sasl_authenticate_request(first))
                 client.receive()
@@ -176,98 +186,82 @@ def test_credentials_are_read_of_brokers_only(
     assert len(capsys.readouterr().err) < 1000
 
 
-def test_unknown_clients_make_way_for_others_of_fewer(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_quotas, "MAX_UNAUTHENTICATED_CONNECTIONS", 3)
-    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
-        assert broker.endpoints
-        port = broker.endpoints[0].port
-        with connected_to(port) as alone, ExitStack() as stack:
-            crowd = [stack.enter_context(connected_to(port, source="127.0.0.2")) for _ in range(8)]
-            assert all(client.is_closed for client in crowd[:6])
-            assert alone.api_versions(3)[0] == 0
-            assert crowd[-1].api_versions(3)[0] == 0
+def test_unknown_clients_make_way_for_others_of_fewer(sasl: Served) -> None:
+    sasl.limits.max_unauthenticated_connections = 3
+    port = sasl.port
+    with connected_to(port) as alone, ExitStack() as stack:
+        crowd = [stack.enter_context(connected_to(port, source="127.0.0.2")) for _ in range(8)]
+        assert all(client.is_closed for client in crowd[:6])
+        assert alone.api_versions(3)[0] == 0
+        assert crowd[-1].api_versions(3)[0] == 0
 
 
-def test_brokers_that_have_authenticated_do_not_wait(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processing_quota, "MAX_SHARE", 1e-6)
-    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
-        assert broker.endpoints
-        with connected_to(broker.endpoints[0].port) as client:
-            client.send(sasl_handshake_request("PLAIN"))
-            client.receive()
-            client.send(sasl_authenticate_request(f"\0kafka\0{PASSWORD}".encode()))
-            client.receive()
-            monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+def test_brokers_that_have_authenticated_do_not_wait(sasl: Served) -> None:
+    sasl.limits.max_share = 1e-6
+    with connected_to(sasl.port) as client:
+        client.send(sasl_handshake_request("PLAIN"))
+        client.receive()
+        client.send(sasl_authenticate_request(f"\0kafka\0{PASSWORD}".encode()))
+        client.receive()
+        sasl.limits.burst_seconds = 0.0
 
-            assert [client.producer_ids(1) for _ in range(20)] == [1] * 20
+        assert [client.producer_ids(1) for _ in range(20)] == [1] * 20
 
 
-def test_mechanisms_that_are_not_enabled_are_refused(configured: WithFile) -> None:
-    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
-        assert broker.endpoints
-        with connected_to(broker.endpoints[0].port) as client:
-            errors = list[int]()
-            for mechanism in ("GSSAPI", "plain", "", "PLAIN", "SCRAM-SHA-256"):
-                client.send(sasl_handshake_request(mechanism))
-                errors.append(unpack(">h", client.receive()[4:6])[0])
-            assert errors == [33, 33, 33, 0, 34]  # one mechanism only
-            client.send(sasl_authenticate_request(b"\0stranger\0password"))
-            assert unpack(">h", client.receive()[4:6]) == (58,)
-            assert client.is_closed
-        with connected_to(broker.endpoints[0].port) as client:
-            client.send(sasl_authenticate_request(f"\0kafka\0{PASSWORD}".encode()))  # without a handshake
-            assert client.is_closed
+def test_mechanisms_that_are_not_enabled_are_refused(sasl: Served) -> None:
+    with connected_to(sasl.port) as client:
+        errors = list[int]()
+        for mechanism in ("GSSAPI", "plain", "", "PLAIN", "SCRAM-SHA-256"):
+            client.send(sasl_handshake_request(mechanism))
+            errors.append(unpack(">h", client.receive()[4:6])[0])
+        assert errors == [33, 33, 33, 0, 34]  # one mechanism only
+        client.send(sasl_authenticate_request(b"\0stranger\0password"))
+        assert unpack(">h", client.receive()[4:6]) == (58,)
+        assert client.is_closed
+    with connected_to(sasl.port) as client:
+        client.send(sasl_authenticate_request(f"\0kafka\0{PASSWORD}".encode()))  # without a handshake
+        assert client.is_closed
 
 
 def test_a_slow_tls_handshake_ends(
-    tls_broker: Broker,
+    tls: Served,
     listener: Callable[[dict[str, str]], Listener],
     certificates: Certificates,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 3.0)
+    tls.limits.handshake_seconds = 3.0
     own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
-    with connected_to(tls_port(tls_broker)) as slow:
+    with connected_to(tls.port) as slow:
         hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500)
         sent = 0
         with suppress(ConnectionError):
             for sent in range(400):
                 slow.send(hello[sent : sent + 1])
                 if sent == 5:
-                    assert served_to(tls_broker, listener(own)) == {18, PRODUCER_IDS}
+                    assert served_to(tls, listener(own)) == {18, PRODUCER_IDS}
                 time.sleep(0.05)
         assert 5 < sent < 399  # twenty seconds
 
 
-def test_nothing_is_served_before_authentication(configured: WithFile) -> None:
-    config = configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})
-    with serving(config) as broker:
-        assert broker.endpoints
-        with connected_to(broker.endpoints[0].port) as client:
-            assert client.api_versions(3)[1].keys() == {17, 18, 36, PRODUCER_IDS}
-            with pytest.raises(EOFError):
-                client.producer_ids(1)
+def test_nothing_is_served_before_authentication(sasl: Served) -> None:
+    with connected_to(sasl.port) as client:
+        assert client.api_versions(3)[1].keys() == {17, 18, 36, PRODUCER_IDS}
+        with pytest.raises(EOFError):
+            client.producer_ids(1)
 
 
-def test_clients_must_log_in_in_time(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
-    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
-        assert broker.endpoints
-        with connected_to(broker.endpoints[0].port) as client:
-            assert client.is_closed
+def test_clients_must_log_in_in_time(sasl: Served) -> None:
+    sasl.limits.handshake_seconds = 0.2
+    with connected_to(sasl.port) as client:
+        assert client.is_closed
 
 
-def test_unknown_clients_make_way_for_others(
-    configured: WithFile, listener: Callable[[dict[str, str]], Listener], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection_quotas, "MAX_UNAUTHENTICATED_CONNECTIONS", 2)
+def test_unknown_clients_make_way_for_others(sasl: Served, listener: Callable[[dict[str, str]], Listener]) -> None:
+    sasl.limits.max_unauthenticated_connections = 2
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "kafka"}
-    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
-        assert broker.endpoints
-        port = broker.endpoints[0].port
-        with connected_to(port) as first, connected_to(port):
-            assert served_to(broker, listener({**client, "sasl.password": PASSWORD}))
-            assert first.is_closed
+    port = sasl.port
+    with connected_to(port) as first, connected_to(port):
+        assert served_to(sasl, listener({**client, "sasl.password": PASSWORD}))
+        assert first.is_closed
 
 
 def test_a_broker_by_its_certificate(
@@ -402,32 +396,31 @@ def test_the_control_plane_may_have_another_protocol(configured: WithFile) -> No
     assert [binding.security_protocol for binding in config.bindings] == ["SASL_SSL", "PLAINTEXT"]
 
 
-def test_a_handshake_that_does_not_end_is_cut_off(tls_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.3)
-    with connected_to(tls_port(tls_broker)) as client:
+def test_a_handshake_that_does_not_end_is_cut_off(tls: Served) -> None:
+    tls.limits.handshake_seconds = 0.3
+    with connected_to(tls.port) as client:
         assert client.is_closed
 
 
 def test_clients_in_a_handshake_make_way_for_others(
-    tls_broker: Broker,
+    tls: Served,
     listener: Callable[[dict[str, str]], Listener],
     certificates: Certificates,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_quotas, "MAX_UNAUTHENTICATED_CONNECTIONS", 2)
+    tls.limits.max_unauthenticated_connections = 2
     own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
-    port = tls_port(tls_broker)
+    port = tls.port
     with connected_to(port) as first, connected_to(port):
-        assert served_to(tls_broker, listener(own))
+        assert served_to(tls, listener(own))
         assert first.is_closed
 
 
-def test_a_large_request_over_tls(tls_broker: Broker, certificates: Certificates) -> None:
+def test_a_large_request_over_tls(tls: Served, certificates: Certificates) -> None:
     """Larger than what the server buffers before it pauses."""
     context = ssl.create_default_context(cafile=str(certificates.ca))
     context.load_cert_chain(certificates.client)
     with (
-        socket.create_connection(("127.0.0.1", tls_port(tls_broker)), 10) as plain,
+        socket.create_connection(("127.0.0.1", tls.port), 10) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
     ):
         client = RawClient(connection)

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.adapters.request_server import connection, connection_quotas, processing_quota
+from jobs.adapters.request_server import connection
+from jobs.adapters.request_server.connection_quotas import RESERVED_FILES
+from jobs.adapters.request_server.limits import ServerLimits
 from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.messages import encode_response, item_count, response_entity
 from jobs.adapters.request_server.server import RequestServer
@@ -39,8 +41,13 @@ def handler() -> ProducerIdHandler:
 
 
 @pytest.fixture
-def port(handler: ProducerIdHandler) -> Iterator[int]:
-    server = RequestServer(PLAIN, handler)
+def limits() -> ServerLimits:
+    return ServerLimits()
+
+
+@pytest.fixture
+def port(handler: ProducerIdHandler, limits: ServerLimits) -> Iterator[int]:
+    server = RequestServer(PLAIN, handler, limits=limits)
     server.start()
     yield server.endpoints[0].port
     server.stop()
@@ -86,7 +93,7 @@ def test_a_client_that_waits_delays_no_other(port: int, handler: ProducerIdHandl
 
 @pytest.mark.parametrize(("limit", "is_server_thread"), [(0, True), (-1, False)])
 def test_a_large_response_is_encoded_in_another_thread(
-    port: int, monkeypatch: pytest.MonkeyPatch, limit: int, *, is_server_thread: bool
+    port: int, monkeypatch: pytest.MonkeyPatch, limits: ServerLimits, limit: int, *, is_server_thread: bool
 ) -> None:
     """The server's thread answers other clients in the meantime."""
     names = list[str]()
@@ -95,7 +102,7 @@ def test_a_large_response_is_encoded_in_another_thread(
         names.append(threading.current_thread().name)
         return encode_response(*arguments)
 
-    monkeypatch.setattr(connection, "MAX_ITEMS_IN_LOOP", limit)
+    limits.max_items_in_loop = limit
     monkeypatch.setattr(connection, "encode_response", recorded)
     with connected_to(port) as client:
         assert client.producer_ids(3) == 3
@@ -155,8 +162,8 @@ def test_random_bytes_do_no_harm(port: int, parts: list[bytes], is_framed: bool)
         assert other.producer_ids(5) == 5
 
 
-def test_a_request_that_trickles_in_ends_the_connection(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "TRANSFER_SECONDS", 0.2)
+def test_a_request_that_trickles_in_ends_the_connection(port: int, limits: ServerLimits) -> None:
+    limits.transfer_seconds = 0.2
     with connected_to(port) as client, connected_to(port) as other:
         client.send(api_versions_request(0)[:6])
 
@@ -164,17 +171,15 @@ def test_a_request_that_trickles_in_ends_the_connection(port: int, monkeypatch: 
         assert client.is_closed
 
 
-def test_a_silent_connection_ends(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "IDLE_SECONDS", 0.2)
+def test_a_silent_connection_ends(port: int, limits: ServerLimits) -> None:
+    limits.idle_seconds = 0.2
     with connected_to(port) as client:
         assert client.is_closed
 
 
-@pytest.mark.parametrize("limit", ["MAX_CONNECTIONS_PER_ADDRESS", "MAX_CONNECTIONS"])
-def test_of_too_many_connections_the_most_silent_makes_way(
-    port: int, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
-    monkeypatch.setattr(connection_quotas, limit, 5)
+@pytest.mark.parametrize("limit", ["max_connections_per_address", "max_connections"])
+def test_of_too_many_connections_the_most_silent_makes_way(port: int, limits: ServerLimits, limit: str) -> None:
+    setattr(limits, limit, 5)
     with ExitStack() as stack:
         clients = [stack.enter_context(connected_to(port)) for _ in range(5)]
         assert [client.producer_ids(1) for client in (*clients[1:], clients[0])] == [1] * 5
@@ -185,9 +190,9 @@ def test_of_too_many_connections_the_most_silent_makes_way(
 
 
 def test_a_request_in_flight_is_not_dropped_for_another_connection(
-    port: int, handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch
+    port: int, handler: ProducerIdHandler, limits: ServerLimits
 ) -> None:
-    monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS_PER_ADDRESS", 1)
+    limits.max_connections_per_address = 1
     handler.held = {1}
     with connected_to(port) as client:
         client.send(producer_ids_request(1))
@@ -203,9 +208,7 @@ def test_relays_leave_open_files_to_the_process(
     handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each connection of a client may open one to a broker; a limit of open files that leaves few is reported."""
-    monkeypatch.setattr(
-        "jobs.adapters.request_server.server.raise_max_files", lambda: connection_quotas.RESERVED_FILES + 4
-    )
+    monkeypatch.setattr("jobs.adapters.request_server.server.raise_max_files", lambda _: RESERVED_FILES + 4)
     server = RequestServer(PLAIN, handler)
     server.start()
     try:
@@ -220,10 +223,10 @@ def test_relays_leave_open_files_to_the_process(
 
 
 @pytest.fixture
-def two_listeners(handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
+def two_listeners(handler: ProducerIdHandler, limits: ServerLimits) -> Iterator[tuple[int, int]]:
     """The ports for brokers and for clients of a server that takes four connections."""
-    monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS", 4)
-    server = RequestServer(ListenConfig.of(["127.0.0.1:0", "CLIENTS://127.0.0.1:0"], [], None), handler)
+    limits.max_connections = 4
+    server = RequestServer(ListenConfig.of(["127.0.0.1:0", "CLIENTS://127.0.0.1:0"], [], None), handler, limits=limits)
     server.start()
     try:
         for_brokers, for_clients = (endpoint.port for endpoint in server.endpoints)
@@ -248,18 +251,18 @@ def test_clients_with_a_listener_take_no_connections_from_brokers(two_listeners:
 
 
 def test_clients_with_a_listener_take_no_time_from_brokers(
-    two_listeners: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    two_listeners: tuple[int, int], limits: ServerLimits
 ) -> None:
     for_brokers, for_clients = two_listeners
-    monkeypatch.setattr(processing_quota, "MAX_SHARE", 1e-6)
-    monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+    limits.max_share = 1e-6
+    limits.burst_seconds = 0.0
     with connected_to(for_brokers) as broker, connected_to(for_clients) as client:
         assert client.producer_ids(2) == 2
         assert broker.producer_ids(1) == 1
 
 
-def test_halves_of_requests_of_one_address_make_way_for_another(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS", 5)
+def test_halves_of_requests_of_one_address_make_way_for_another(port: int, limits: ServerLimits) -> None:
+    limits.max_connections = 5
     with ExitStack() as stack:
         halves = [stack.enter_context(connected_to(port, source="127.0.0.2")) for _ in range(5)]
         for client in halves:
@@ -270,9 +273,9 @@ def test_halves_of_requests_of_one_address_make_way_for_another(port: int, monke
         assert halves[0].is_closed
 
 
-def test_large_requests_of_one_address_wait_for_each_other(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_requests_of_one_address_wait_for_each_other(port: int, limits: ServerLimits) -> None:
     """Otherwise a thousand halves of requests would take the memory of the controller."""
-    monkeypatch.setattr(connection, "LARGE_REQUEST_BYTES", 10)
+    limits.large_request_bytes = 10
     request = api_versions_request(3)
     with connected_to(port) as first, connected_to(port) as second, connected_to(port) as third:
         for client in (first, second):
@@ -286,9 +289,9 @@ def test_large_requests_of_one_address_wait_for_each_other(port: int, monkeypatc
         assert third.receive()
 
 
-def test_requests_that_take_long_delay_their_own_address_only(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processing_quota, "MAX_SHARE", 1e-6)
-    monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+def test_requests_that_take_long_delay_their_own_address_only(port: int, limits: ServerLimits) -> None:
+    limits.max_share = 1e-6
+    limits.burst_seconds = 0.0
     with connected_to(port) as flood, connected_to(port) as neighbour, connected_to(port, source="127.0.0.2") as other:
         assert flood.producer_ids(1) == 1
         for client in (flood, neighbour):
@@ -299,9 +302,9 @@ def test_requests_that_take_long_delay_their_own_address_only(port: int, monkeyp
         assert not _is_readable(neighbour, 0)
 
 
-def test_an_address_that_has_waited_is_answered_again(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processing_quota, "MAX_SHARE", 0.02)
-    monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+def test_an_address_that_has_waited_is_answered_again(port: int, limits: ServerLimits) -> None:
+    limits.max_share = 0.02
+    limits.burst_seconds = 0.0
     with ExitStack() as stack:
         clients = [stack.enter_context(connected_to(port)) for _ in range(5)]
         for client in clients:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.engine import Engine
-from schemas.column_types import TIMESTAMP
 from schemas.columns import TABLE_COLUMNS
 from schemas.znode_codecs import encode_state
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -98,7 +97,7 @@ def stored(folder: Path) -> dict[str, list[str]]:
 
 
 def _comparable(table: str) -> Any:  # noqa: ANN401 - a function of a row
-    times = {column.name for column in TABLE_COLUMNS[table].columns if column.type == TIMESTAMP}
+    times = {column["name"] for column in TABLE_COLUMNS[table].json["fields"] if column["type"] == "timestamp"}
     return lambda row: {name: row[name] for name in sorted(row.keys() - times - OWN_TO_A_RUN)}
 
 

@@ -115,7 +115,7 @@ def test_a_client_with_the_brokers_identity_may_write(
         held = take_over(client, OURS)
         assert held.commit([Create("/brokers/topics/new", b"{}")]) is None
         announce_resident(client, HOLDER)
-        ZnodeLease(client, HOLDER, lambda _: None).take(1.0)
+        ZnodeLease(client, HOLDER, lambda _: None).acquire(1.0)
         made = {path: client.get_acls(path)[0] for path in CREATED}
 
     assert made == dict.fromkeys(made, acls)

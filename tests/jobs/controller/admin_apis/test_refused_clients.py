@@ -45,8 +45,8 @@ def configure(admin: AdminClient, **values: str | None) -> None:
     admin.controller.engine.set_broker_configs(rows)
 
 
-def caller(protocol: str, clients_of: str | None = None, *, is_verified: bool = True) -> Caller:
-    return Caller(protocol, "User:ANONYMOUS", "127.0.0.1", "admin", clients_of, is_verified)
+def caller(protocol: str, clients_of: str | None = None) -> Caller:
+    return Caller(protocol, "User:ANONYMOUS", "127.0.0.1", "admin", clients_of)
 
 
 REFUSED = {  # the client, the authorizer of the brokers, and a part of the message
@@ -55,7 +55,6 @@ REFUSED = {  # the client, the authorizer of the brokers, and a part of the mess
     "a listener of brokers": (caller("SASL_SSL"), "", "at a listener with SASL_SSL it serves brokers only"),
     "an authorizer for users": (caller("SASL_SSL", "USERS"), AUTHORIZER, "it cannot ask the brokers' authorizer"),
     "perhaps one for users": (caller("SASL_SSL", "USERS"), None, "no broker has reported whether it has one"),
-    "an unknown user": (caller("SASL_SSL", "USERS", is_verified=False), "", "it cannot verify the password or token"),
 }
 
 

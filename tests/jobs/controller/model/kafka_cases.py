@@ -20,7 +20,7 @@ Intended differences:
 - A preferred replica that leads already is not elected again.
 - A cancelled or overridden move costs one more leader epoch.
 
-Kafka's other tests, and what tests the same here, are in docs/kafka-tests.md.
+Kafka's other tests, and what tests the same here, are in kafka_tests.md.
 """
 
 from typing import Any, Final, NamedTuple

@@ -137,7 +137,7 @@ class Network:
         """Let a broker handle a request, partition by partition."""
         if broker.process is None:
             return None
-        top = broker.check_epochs(row.czxid, batch.controller_epoch)
+        top = broker.check_epochs(row.zk_broker_epoch, batch.controller_epoch)
         codes = [top for _ in request.notices]
         if top == NONE:
             if request.api == UPDATE_METADATA:

@@ -16,7 +16,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.broker_apis.isr_changes import IsrChanges
 from jobs.controller.broker_apis.isr_writer import IsrWriter
-from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
+from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, check_proposal
 from schemas.partition_info import PartitionInfo
 from schemas.rows import Key
 from tests.jobs.controller.model.leaders import NONE
@@ -67,7 +67,7 @@ def test_histories_with_proposed_isrs(tmp_path: Path, protocol: str, version: in
 def test_unchecked_proposal_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oracle can fail: of a controller that accepts each proposal for a partition with a state."""
     monkeypatch.setattr(
-        "jobs.controller.broker_apis.isr_writer.judge_proposal",
+        "jobs.controller.broker_apis.isr_writer.check_proposal",
         lambda _, row, *__, **___: IsrVerdict(IsrError.NONE, changes=row is not None and row.state_version is not None),
     )
     scenarios = [draw_scenario(seed, ROUNDS, proposes=True) for seed in range(CLUSTERS)]
@@ -80,7 +80,7 @@ def test_unchecked_proposal_is_detected(tmp_path: Path, monkeypatch: pytest.Monk
 
 def _let_stopping_brokers_join(monkeypatch: pytest.MonkeyPatch) -> None:
     def candidates(changes: IsrChanges) -> IsrCandidates:
-        return IsrCandidates({row.broker_id: row.czxid for row in [*changes.context.brokers.values()]})
+        return IsrCandidates({row.broker_id: row.zk_broker_epoch for row in [*changes.context.brokers.values()]})
 
     monkeypatch.setattr(IsrChanges, "candidates", candidates)
 
@@ -92,7 +92,7 @@ def _refuse_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
         known = {proposal.key: writer._row(proposal.key) for proposal in proposals}  # noqa: SLF001
         rows, candidates = read(writer, proposals), writer.candidates()
         for entry in proposals:
-            if judge_proposal(entry, known[entry.key], candidates, version=3).error is not IsrError.NONE:
+            if check_proposal(entry, known[entry.key], candidates, version=3).error is not IsrError.NONE:
                 rows[entry.key] = known[entry.key]
         return rows
 
@@ -100,11 +100,11 @@ def _refuse_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _leave_reassignments(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = IsrChanges.take
+    publish = IsrChanges.publish
     monkeypatch.setattr(
         IsrChanges,
-        "take",
-        lambda changes: take(changes) - changes.context.moving - changes.context.requested_partitions,
+        "publish",
+        lambda changes: publish(changes) - changes.context.moving - changes.context.requested_partitions,
     )
 
 

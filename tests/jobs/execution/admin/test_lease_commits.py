@@ -60,7 +60,6 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
     surveyor: Surveyor,
     plan: Plan,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     folder: str,
 ) -> None:
     """Nothing moves yet, so the throttle looks left over.
@@ -69,16 +68,14 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
     """
     second = Surveyor(Warehouse(str(tmp_path / folder), "default"))
     moved = store_plan(second.warehouse, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
-    reassign = controller.reassign
     met: list[Any] = []
 
-    def meanwhile(targets: Any) -> Any:  # noqa: ANN401 - as it is asked
+    def meanwhile() -> None:
         if not met:
             met.append(run(second, kafka, moved, "--throttle", "2000"))
             met.append(rates(kafka))
-        return reassign(targets)
 
-    monkeypatch.setattr(controller, "reassign", meanwhile)
+    controller.before_request = meanwhile
 
     done = run(surveyor, kafka, plan, "--throttle", "1000")
 
@@ -265,16 +262,10 @@ def test_uncommitted_plan_is_cancelled_during_a_commit(
 
 
 def test_plan_closed_before_the_request_is_not_requested(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """It is closed while the throttle is being set."""
-    altered = controller.alter_override
-
-    def closed_meanwhile(*request: Any) -> int | str:  # noqa: ANN401 - as it is asked
-        apply_transition(surveyor.warehouse, plan.plan_id, Transition.CANCEL)
-        return altered(*request)
-
-    monkeypatch.setattr(controller, "alter_override", closed_meanwhile)
+    controller.before_alteration = lambda: apply_transition(surveyor.warehouse, plan.plan_id, Transition.CANCEL)
 
     done = run(surveyor, kafka, plan, "--throttle", "1000")
 

@@ -1,10 +1,10 @@
 """Requests to Kafka's controller whose answer was lost: ZooKeeper shows the result, or the outcome is unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from kafka.errors import KafkaTimeoutError
@@ -14,11 +14,12 @@ from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import UnreadableError
-from jobs.execution.admin.controller_client import JUDGED_SECONDS, REQUEST_TIMED_OUT
+from jobs.execution.admin.controller_client import CHECK_VALID_SECONDS, REQUEST_TIMED_OUT
 from jobs.execution.admin.running_waves import recheck_wave
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import PlanStatus
 from schemas.plan import Plan
+from schemas.rows import Key
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController, install
 from tests.jobs.support.controllers.throttled_tree import override
@@ -33,81 +34,97 @@ T, U = "t", "u"
 DONE, ERROR, RUNNING, INTERRUPTED = 0, 1, 25, 130
 
 
-class AnswerlessController(MovingController):
-    """Does what it is asked if it `hears`, and never answers."""
+class AnsweringController(MovingController):
+    """Carries out a request if it `hears`, then answers `code`; None: the answer is lost."""
 
     hears = True
+    code: int | None = None
     fails: BaseException = KafkaTimeoutError("after 20 s")
 
-    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> Any:  # noqa: ANN401 - it never returns
-        if self.hears:
-            super().elect_preferred(partitions)
-        raise self._lost("elect")
+    def __init__(self, tree: KafkaTree) -> None:
+        super().__init__(tree)
+        self.meanwhile: Callable[[], object] = lambda: None
+        """Called before a request is answered."""
 
-    def create_topics(self, topics: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        for topic, (replicas, _) in topics.items():
-            if self.hears:
-                self.tree.add_topic(topic, replicas)
-        raise self._lost("create")
-
-    def create_partitions(self, topic: str, _total: int, added: list[list[int]]) -> Any:  # noqa: ANN401
-        if self.hears:
-            self._assign((topic, 1), added[0], [], [])
-        raise self._lost("expand")
-
-    def alter_config(self, topic: str, entries: Mapping[str, str | None]) -> Any:  # noqa: ANN401
-        if self.hears:
-            override(self.tree, "topic", topic, entries)
-        raise self._lost("alter")
-
-    def delete_topics(self, topics: Mapping[str, str | None]) -> Any:  # noqa: ANN401
-        for topic in topics:
-            if self.hears:
-                self.tree.write(f"/admin/delete_topics/{topic}", b"")
-        raise self._lost("delete")
-
-    def _lost(self, request: str) -> BaseException:
-        self.requests.append((request, ""))
-        return self.fails
-
-
-@pytest.fixture
-def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> AnswerlessController:
-    tree.add_topic(T, {0: [1, 0]})
-    made = AnswerlessController(tree)
-    install(made, monkeypatch)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
-    return made
-
-
-class CodeController(AnswerlessController):
-    """Answers `code`, whether it `hears` or not."""
-
-    code = 0
+    def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
+        elect = super().elect_preferred
+        return dict.fromkeys(partitions, self._answer("elect", T, lambda: elect(partitions)))
 
     def create_topics(self, topics: Mapping[str, Any]) -> dict[str, int]:
-        return dict.fromkeys(topics, self._answer(lambda: super(CodeController, self).create_topics(topics)))
+        ((topic, (replicas, _)),) = topics.items()
+        return {topic: self._answer("create", topic, lambda: self.tree.add_topic(topic, replicas))}
 
-    def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
-        return self._answer(lambda: super(CodeController, self).create_partitions(topic, total, added))
+    def create_partitions(self, topic: str, _total: int, added: list[list[int]]) -> int:
+        return self._answer("expand", topic, lambda: self._assign((topic, 1), added[0], [], []))
+
+    def alter_config(self, topic: str, entries: Mapping[str, str | None]) -> int:
+        return self._answer("alter", topic, lambda: override(self.tree, "topic", topic, entries))
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
-        return dict.fromkeys(topics, self._answer(lambda: super(CodeController, self).delete_topics(topics)))
+        (topic,) = topics
+        return {topic: self._answer("delete", topic, lambda: self.tree.write(f"/admin/delete_topics/{topic}", b""))}
 
-    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(partitions, self._answer(lambda: super(CodeController, self).elect_preferred(partitions)))
-
-    def _answer(self, carry_out: Callable[[], object]) -> int:
-        with suppress(KafkaTimeoutError):
+    def _answer(self, request: str, topic: str, carry_out: Callable[[], object]) -> int:
+        self.requests.append((request, topic))
+        if self.hears:
             carry_out()
+        self.meanwhile()
+        if self.code is None:
+            raise self.fails
         return self.code
 
 
+Make = Callable[[Warehouse, KafkaTree], Plan]
+
+
+class Committed(NamedTuple):
+    """How a commit ended."""
+
+    code: int
+    outcomes: dict[str, str]
+    """By topic."""
+    messages: list[str]
+    status: PlanStatus
+    stderr: str
+
+
+@dataclass
+class AdminMode:
+    """A cluster with its controller, and the command line."""
+
+    tree: KafkaTree
+    controller: AnsweringController
+    surveyor: Surveyor
+
+    def commit(self, make: Make) -> Committed:
+        plan = make(self.surveyor.warehouse, self.tree)
+        where = ("--zookeeper", self.tree.hosts, "--mode", "admin")
+        done = self.surveyor.run("commit", plan.plan_id, *where, "--apply", "--yes")
+        rows = [row for row in self.surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+        outcomes = {row["topic"]: row["outcome"] for row in rows}
+        assert len(outcomes) == len(rows), "a change has two outcomes"
+        status = PlanStatus(self.surveyor.status(plan.plan_id))
+        return Committed(done.exit_code, outcomes, [row["message"] for row in rows], status, done.stderr)
+
+    def alter_elsewhere(self, topic: str = T) -> None:
+        """As another client does."""
+        override(self.tree, "topic", topic, {"retention.ms": "9"})
+
+    @property
+    def requested(self) -> list[str]:
+        """The topics of all requests."""
+        return [topic for _, topic in self.controller.requests]
+
+
 @pytest.fixture
-def answering(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> CodeController:
-    made = CodeController(tree)
-    install(made, monkeypatch)
-    return made
+def admin(tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> AdminMode:
+    """Topic T is led by a replica that is not preferred."""
+    tree.add_topic(T, {0: [1, 0]})
+    controller = AnsweringController(tree)
+    controller.set_state((T, 0), leader=0)
+    install(controller, monkeypatch)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
+    return AdminMode(tree, controller, surveyor)
 
 
 def elects(warehouse: Warehouse, tree: KafkaTree) -> Plan:
@@ -138,299 +155,34 @@ def deletes(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     return deletion(warehouse, tree, T)
 
 
-def outcomes_of(surveyor: Surveyor, plan: Plan) -> list[dict[str, Any]]:
-    """Return the plan's rows of `commits` without the intents."""
-    return [row for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+LOST = "no answer came (KafkaTimeoutError: after 20 s)"
 
-
-@pytest.mark.parametrize("hears", [True, False])
-@pytest.mark.parametrize("make", [elects, creates, expands, alters, deletes])
-def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
-    tree: KafkaTree,
-    controller: AnswerlessController,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    make: Callable[[Warehouse, KafkaTree], Plan],
-    *,
-    hears: bool,
-) -> None:
-    controller.set_state((T, 0), leader=0)
-    plan = make(warehouse, tree)
-    controller.hears = hears
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = [(row["outcome"], row["message"]) for row in outcomes_of(surveyor, plan)]
-    lost = ("unknown", "no answer came (KafkaTimeoutError: after 20 s)")
-    assert outcomes == [("applied", "asked and accepted") if hears else lost]
-    assert (done.exit_code, len(controller.requests)) == (DONE if hears else ERROR, 1), done.stderr
-    assert surveyor.status(plan.plan_id) == (PlanStatus.COMMITTED if hears else PlanStatus.PARTIAL)
-
-
-CODES = [
-    *((creates, 36), (expands, 37), (deletes, 3), (deletes, 100), (creates, -1)),
-    *((creates, 7), (expands, 7), (deletes, 7)),
+# request, code (None: the answer is lost) -> the outcome if the controller has not carried it out
+ANSWERS = [
+    *((make, None, "unknown") for make in (elects, creates, expands, alters, deletes)),
+    *((creates, 36, "failed"), (expands, 37, "failed"), (deletes, 3, "failed"), (deletes, 100, "failed")),
+    *((make, REQUEST_TIMED_OUT, "unknown") for make in (creates, expands, deletes)),
+    (creates, -1, "failed"),
 ]
 
 
-@pytest.mark.usefixtures("controller")
 @pytest.mark.parametrize("hears", [True, False])
-@pytest.mark.parametrize(("make", "code"), CODES)
-def test_what_the_cluster_shows_counts_more_than_a_refusal(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    answering: CodeController,
-    make: Callable[[Warehouse, KafkaTree], Plan],
-    code: int,
-    *,
-    hears: bool,
+@pytest.mark.parametrize(("make", "code", "otherwise"), ANSWERS)
+def test_what_the_cluster_shows_counts_more_than_the_answer(
+    admin: AdminMode, make: Make, code: int | None, otherwise: str, *, hears: bool
 ) -> None:
     """A broker repeats a request whose controller was replaced; the second answer is that nothing is left to do."""
-    answering.code, answering.hears = code, hears
-    plan = make(warehouse, tree)
+    admin.controller.code, admin.controller.hears = code, hears
 
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+    done = admin.commit(make)
 
-    ((outcome, message),) = ((row["outcome"], row["message"]) for row in outcomes_of(surveyor, plan))
-    assert done.exit_code == (DONE if hears else ERROR), done.stderr
-    assert outcome == ("applied" if hears else "unknown" if code == REQUEST_TIMED_OUT else "failed")
-    assert error_name(code) in message or (hears and code == REQUEST_TIMED_OUT)
-    assert len(answering.requests) == 1
-
-
-def test_the_lease_is_checked_before_each_request(
-    tree: KafkaTree,
-    controller: AnswerlessController,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plan = alters_both(warehouse, tree)
-    altered: list[str] = []
-
-    def alter(topic: str, entries: Mapping[str, str | None]) -> int:
-        altered.append(topic)
-        override(tree, "topic", topic, entries)
-        tree.client.delete(LEASE)
-        return 0
-
-    monkeypatch.setattr(controller, "alter_config", alter)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
-    assert (done.exit_code, altered, outcomes) == (RUNNING, [T], {T: "applied", U: "skipped"}), done.stderr
-
-
-def test_later_requests_are_not_sent(
-    tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, warehouse: Warehouse
-) -> None:
-    """Each further request would wait as long again."""
-    plan = alters_both(warehouse, tree)
-    controller.hears = False
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
-    assert (done.exit_code, controller.requests, outcomes) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})
-
-
-def test_a_change_that_is_not_due_has_one_outcome(
-    tree: KafkaTree,
-    controller: AnswerlessController,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is found to be stale with the changes of a request whose answer is then lost."""
-    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
-    plan = alters_both(warehouse, tree)
-    readings = count(1)
-
-    def altered(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
-        if next(readings) == 3:
-            override(tree, "topic", U, {"retention.ms": "9"})
-        return recheck_wave(*arguments)
-
-    monkeypatch.setattr("jobs.execution.admin.admin_commit.recheck_wave", altered)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = sorted((row["topic"], row["outcome"]) for row in outcomes_of(surveyor, plan))
-    assert (controller.requests, outcomes) == ([("alter", "")], [(T, "applied"), (U, "stale")]), done.stderr
-
-
-def test_interrupted_request_is_not_recorded_as_skipped(
-    tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, warehouse: Warehouse
-) -> None:
-    """Kafka may have received the request, or may still receive it."""
-    plan = creates(warehouse, tree)
-    controller.fails = KeyboardInterrupt()
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = [row["outcome"] for row in outcomes_of(surveyor, plan)]
-    assert (done.exit_code, outcomes) == (INTERRUPTED, ["unknown"]), done.stderr
-
-
-def test_what_is_requested_late_is_judged_again(
-    tree: KafkaTree,
-    controller: AnswerlessController,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of a long wave, another client alters the last topic after the first was requested."""
-    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_TOGETHER", 1)
-    plan = alters_both(warehouse, tree)
-    altered: list[str] = []
-
-    def alter(topic: str, entries: Mapping[str, str | None]) -> int:
-        altered.append(topic)
-        override(tree, "topic", topic, entries)
-        override(tree, "topic", U, {"retention.ms": "9"})
-        return 0
-
-    monkeypatch.setattr(controller, "alter_config", alter)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
-    assert (altered, outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
-
-
-def test_a_change_is_judged_after_the_plan_status(
-    tree: KafkaTree,
-    controller: AnswerlessController,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Another client alters the topic while the warehouse takes long to answer."""
-    plan = alters(warehouse, tree)
-    refuse_closed = CommitLog.refuse_closed
-
-    def slow(log: CommitLog) -> None:
-        refuse_closed(log)
-        if log.intents_written:
-            override(tree, "topic", T, {"retention.ms": "9"})
-
-    monkeypatch.setattr(CommitLog, "refuse_closed", slow)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = [row["outcome"] for row in outcomes_of(surveyor, plan)]
-    assert (controller.requests, outcomes) == ([], ["stale"]), done.stderr
-
-
-@pytest.mark.parametrize(("reading", "topic", "requested"), [(2, T, [U]), (3, U, [T])])
-def test_the_age_of_a_judgement_includes_the_time_to_read(  # noqa: PLR0913, PLR0917 - fixtures
-    tree: KafkaTree,
-    controller: AnswerlessController,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
-    reading: int,
-    topic: str,
-    requested: list[str],
-) -> None:
-    """Each reading takes long; in one of them another client alters a topic that has been read already."""
-    plan = alters_both(warehouse, tree)
-    now, readings, altered = [0.0], count(1), list[str]()
-
-    def slow(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
-        pending = recheck_wave(*arguments)
-        now[0] += JUDGED_SECONDS
-        if next(readings) == reading:
-            override(tree, "topic", topic, {"retention.ms": "9"})
-        return pending
-
-    def alter(name: str, entries: Mapping[str, str | None]) -> int:
-        altered.append(name)
-        override(tree, "topic", name, entries)
-        return 0
-
-    monkeypatch.setattr("jobs.execution.admin.admin_commit.recheck_wave", slow)
-    monkeypatch.setattr(controller, "alter_config", alter)
-    for module in ("admin_commit", "controller_client"):
-        clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
-        monkeypatch.setattr(f"jobs.execution.admin.{module}.time", clock)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
-    assert (altered, outcomes[topic]) == (requested, "stale"), done.stderr
-
-
-@pytest.mark.parametrize("clock", ["monotonic", "time"])
-def test_a_change_is_judged_after_the_lease_check(  # noqa: PLR0913, PLR0917 - fixtures
-    tree: KafkaTree,
-    controller: AnswerlessController,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
-    clock: str,
-) -> None:
-    """The process is stopped in the check, or its machine suspended, and another client alters the topic meanwhile."""
-    plan = alters(warehouse, tree)
-    clocks = {"monotonic": 0.0, "time": 0.0}
-    check = ZnodeLease.refuse_lost
-
-    def slow(lease: ZnodeLease) -> None:
-        check(lease)
-        if clocks[clock] == 0.0:
-            override(tree, "topic", T, {"retention.ms": "9"})
-            clocks[clock] = 600.0
-
-    monkeypatch.setattr(ZnodeLease, "refuse_lost", slow)
-    shown = SimpleNamespace(monotonic=lambda: clocks["monotonic"], time=lambda: clocks["time"])
-    monkeypatch.setattr("jobs.execution.admin.controller_client.time", shown)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = [row["outcome"] for row in outcomes_of(surveyor, plan)]
-    assert (controller.requests, outcomes) == ([], ["stale"]), done.stderr
-
-
-@pytest.mark.usefixtures("controller")
-def test_unknown_if_zookeeper_does_not_answer_either(
-    tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = creates(warehouse, tree)
-
-    def unreadable(*_: object) -> None:
-        raise UnreadableError("no ZooKeeper answered")
-
-    monkeypatch.setattr("jobs.execution.admin.controller_client.poll_until", unreadable)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    ((outcome, message),) = ((row["outcome"], row["message"]) for row in outcomes_of(surveyor, plan))
-    assert (done.exit_code, outcome) == (ERROR, "unknown"), done.stderr
-    assert message.endswith(", and the cluster could not be read: no ZooKeeper answered")
-
-
-def test_an_unread_refusal_of_a_repetition_is_unknown(
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    answering: CodeController,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answering.code = 36
-    plan = creates(warehouse, tree)
-
-    def unreadable(*_: object) -> None:
-        raise UnreadableError("no ZooKeeper answered")
-
-    monkeypatch.setattr("jobs.execution.admin.controller_client.poll_until", unreadable)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
-
-    outcomes = [row["outcome"] for row in outcomes_of(surveyor, plan)]
-    assert (done.exit_code, outcomes) == (ERROR, ["unknown"]), done.stderr
+    assert [*done.outcomes.values()] == ["applied" if hears else otherwise], done.stderr
+    assert (done.code, done.status) == ((DONE, PlanStatus.COMMITTED) if hears else (ERROR, PlanStatus.PARTIAL))
+    assert len(admin.requested) == 1
+    if code is None:
+        assert done.messages == ["asked and accepted" if hears else LOST]
+    elif not hears or code != REQUEST_TIMED_OUT:
+        assert error_name(code) in done.messages[0]
 
 
 REFUSALS = [
@@ -442,22 +194,148 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("make", "code", "permission"), REFUSALS)
-def test_a_refusal_names_the_permission_that_is_missing(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    warehouse: Warehouse,
-    answering: CodeController,
-    make: Callable[[Warehouse, KafkaTree], Plan],
-    code: int,
-    permission: str,
+def test_a_refusal_names_the_permission_that_is_missing(
+    admin: AdminMode, make: Make, code: int, permission: str
 ) -> None:
-    answering.code, answering.hears = code, False
-    tree.add_topic(T, {0: [1, 0]})
-    answering.set_state((T, 0), leader=0)
-    plan = make(warehouse, tree)
+    admin.controller.code, admin.controller.hears = code, False
 
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+    done = admin.commit(make)
 
-    ((outcome, message),) = ((row["outcome"], row["message"]) for row in outcomes_of(surveyor, plan))
-    assert (done.exit_code, outcome) == (ERROR, "failed"), done.stderr
-    assert message.endswith(f"({code}): this client needs the permission {permission}")
+    assert (done.code, [*done.outcomes.values()]) == (ERROR, ["failed"]), done.stderr
+    assert done.messages[0].endswith(f"({code}): this client needs the permission {permission}")
+
+
+@pytest.mark.parametrize("code", [None, 36])
+def test_unknown_if_zookeeper_does_not_answer_either(
+    admin: AdminMode, monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    """Neither a lost answer nor a refusal that may be one of a repetition says what happened."""
+
+    def unreadable(*_: object) -> None:
+        raise UnreadableError("no ZooKeeper answered")
+
+    monkeypatch.setattr("jobs.execution.admin.controller_client.poll_until", unreadable)
+    admin.controller.code = code
+
+    done = admin.commit(creates)
+
+    assert (done.code, done.outcomes) == (ERROR, {"new": "unknown"}), done.stderr
+    assert code is not None or done.messages[0].endswith(", and the cluster could not be read: no ZooKeeper answered")
+
+
+def test_the_lease_is_checked_before_each_request(admin: AdminMode) -> None:
+    admin.controller.code, admin.controller.meanwhile = 0, lambda: admin.tree.client.delete(LEASE)
+
+    done = admin.commit(alters_both)
+
+    assert (done.code, admin.requested, done.outcomes) == (RUNNING, [T], {T: "applied", U: "skipped"}), done.stderr
+
+
+def test_later_requests_are_not_sent(admin: AdminMode) -> None:
+    """Each further request would wait as long again."""
+    admin.controller.hears = False
+
+    done = admin.commit(alters_both)
+
+    assert (done.code, admin.requested, done.outcomes) == (ERROR, [T], {T: "unknown", U: "skipped"})
+
+
+def test_interrupted_request_is_not_recorded_as_skipped(admin: AdminMode) -> None:
+    """Kafka may have received the request, or may still receive it."""
+    admin.controller.fails = KeyboardInterrupt()
+
+    done = admin.commit(creates)
+
+    assert (done.code, done.outcomes) == (INTERRUPTED, {"new": "unknown"}), done.stderr
+
+
+def test_a_change_that_is_not_due_has_one_outcome(admin: AdminMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found to be stale with the changes of a request whose answer is then lost."""
+    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECK_VALID_SECONDS", 0.0)
+    readings = count(1)
+
+    def altered(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
+        if next(readings) == 3:
+            admin.alter_elsewhere(U)
+        return recheck_wave(*arguments)
+
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.recheck_wave", altered)
+
+    done = admin.commit(alters_both)
+
+    assert (admin.requested, done.outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
+
+
+def test_what_is_requested_late_is_judged_again(admin: AdminMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long wave, another client alters the last topic after the first was requested."""
+    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECK_VALID_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECKED_TOGETHER", 1)
+    admin.controller.code, admin.controller.meanwhile = 0, lambda: admin.alter_elsewhere(U)
+
+    done = admin.commit(alters_both)
+
+    assert (admin.requested, done.outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
+
+
+@pytest.mark.parametrize(("reading", "topic", "requested"), [(2, T, [U]), (3, U, [T])])
+def test_the_age_of_a_judgement_includes_the_time_to_read(
+    admin: AdminMode, monkeypatch: pytest.MonkeyPatch, reading: int, topic: str, requested: list[str]
+) -> None:
+    """Each reading takes long; in one of them another client alters a topic that has been read already."""
+    now, readings = [0.0], count(1)
+    admin.controller.code = 0
+
+    def slow(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
+        pending = recheck_wave(*arguments)
+        now[0] += CHECK_VALID_SECONDS
+        if next(readings) == reading:
+            admin.alter_elsewhere(topic)
+        return pending
+
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.recheck_wave", slow)
+    for module in ("admin_commit", "controller_client"):
+        clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
+        monkeypatch.setattr(f"jobs.execution.admin.{module}.time", clock)
+
+    done = admin.commit(alters_both)
+
+    assert (admin.requested, done.outcomes[topic]) == (requested, "stale"), done.stderr
+
+
+def test_a_change_is_judged_after_the_plan_status(admin: AdminMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another client alters the topic while the warehouse takes long to answer."""
+    refuse_closed = CommitLog.refuse_closed
+
+    def slow(log: CommitLog) -> None:
+        refuse_closed(log)
+        if log.intents_written:
+            admin.alter_elsewhere()
+
+    monkeypatch.setattr(CommitLog, "refuse_closed", slow)
+
+    done = admin.commit(alters)
+
+    assert (admin.requested, done.outcomes) == ([], {T: "stale"}), done.stderr
+
+
+@pytest.mark.parametrize("clock", ["monotonic", "time"])
+def test_a_change_is_judged_after_the_lease_check(
+    admin: AdminMode, monkeypatch: pytest.MonkeyPatch, clock: str
+) -> None:
+    """The process is stopped in the check, or its machine suspended, and another client alters the topic meanwhile."""
+    clocks = {"monotonic": 0.0, "time": 0.0}
+    check = ZnodeLease.refuse_lost
+
+    def slow(lease: ZnodeLease) -> None:
+        check(lease)
+        if clocks[clock] == 0.0:
+            admin.alter_elsewhere()
+            clocks[clock] = 600.0
+
+    monkeypatch.setattr(ZnodeLease, "refuse_lost", slow)
+    shown = SimpleNamespace(monotonic=lambda: clocks["monotonic"], time=lambda: clocks["time"])
+    monkeypatch.setattr("jobs.execution.admin.controller_client.time", shown)
+
+    done = admin.commit(alters)
+
+    assert (admin.requested, done.outcomes) == ([], {T: "stale"}), done.stderr

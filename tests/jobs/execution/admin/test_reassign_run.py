@@ -79,14 +79,12 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
 
     monkeypatch.setattr("jobs.execution.admin.admin_commit.record_concurrent_changes", read_nothing_else)
     monkeypatch.setattr("jobs.adapters.brokers.admin_client.MAX_PARTITIONS_PER_REQUEST", 1)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_TOGETHER", 1)
-    reassign = controller.reassign
+    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECK_VALID_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECKED_TOGETHER", 1)
 
-    def happen(targets: Any) -> Any:  # noqa: ANN401 - those of the original
-        answer = reassign(targets)
+    def happen() -> None:
         if len(controller.waves) > 1:
-            return answer
+            return
         if meanwhile == "moved":
             controller.begin((T, 1), [3, 0])
         elif meanwhile == "cancelled":
@@ -95,9 +93,8 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
             kafka.client.delete(LEASE)
         else:
             raise KafkaTimeoutError("after 20 s")
-        return answer
 
-    monkeypatch.setattr(controller, "reassign", happen)
+    controller.after_request = happen
     monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
 
     done = run(surveyor, kafka, plan, "--max-wait", "0s")
@@ -181,7 +178,7 @@ def test_a_throttle_that_a_broker_does_not_remove_fails_the_commit(
     assert (left in done.stdout, [*overrides(kafka)]) == (True, ["brokers/3"])
 
 
-@pytest.mark.parametrize("more", [(), ("--throttle", "1MB/s"), ("--via", "zookeeper"), ("--wait", "--max-wait", "1m")])
+@pytest.mark.parametrize("more", [(), ("--throttle", "1MB/s"), ("--wait", "--max-wait", "1m")])
 def test_dry_run_changes_nothing(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, more: tuple[str, ...]
 ) -> None:
@@ -218,29 +215,14 @@ def order_theirs(controller: MovingController) -> None:
     controller.tree.write("/admin/reassign_partitions", data)
 
 
-@pytest.mark.parametrize(
-    ("begin", "via", "apply"),
-    [
-        (begin_theirs, "admin", True),
-        (begin_theirs, "zookeeper", True),
-        (order_theirs, "admin", True),
-        (order_theirs, "zookeeper", False),
-    ],
-)
-def test_refused_during_foreign_reassignments(  # noqa: PLR0913, PLR0917 - fixtures
-    kafka: KafkaTree,
-    controller: MovingController,
-    surveyor: Surveyor,
-    plan: Plan,
-    begin: Begin,
-    via: str,
-    *,
-    apply: bool,
+@pytest.mark.parametrize(("begin", "apply"), [(begin_theirs, True), (order_theirs, True), (order_theirs, False)])
+def test_refused_during_foreign_reassignments(  # noqa: PLR0913 - fixtures
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, begin: Begin, *, apply: bool
 ) -> None:
     begin(controller)
     before = kafka.dump()
 
-    done = run(surveyor, kafka, plan, "--via", via, apply=apply)
+    done = run(surveyor, kafka, plan, apply=apply)
 
     assert done.exit_code == REFUSED
     assert f"a reassignment that is not part of plan {plan.plan_id} runs: other-0 to [0, 2]. No plan in" in done.stderr
@@ -559,26 +541,14 @@ def test_read_again_before_the_first_wave(
     assert controller.waves == [[(T, 1)], [(T, 2)]]
 
 
-@pytest.mark.parametrize("via", ["admin", "zookeeper"])
-def test_partition_that_lost_its_leader_is_not_requested(  # noqa: PLR0913, PLR0917 - fixtures
-    kafka: KafkaTree,
-    controller: MovingController,
-    surveyor: Surveyor,
-    plan: Plan,
-    monkeypatch: pytest.MonkeyPatch,
-    via: str,
+def test_partition_that_lost_its_leader_is_not_requested(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """In wave 0 while the throttle is being set; in wave 1 while wave 0 moves."""
-    altered = controller.alter_override
-
-    def dies_meanwhile(*request: Any) -> int | str:  # noqa: ANN401 - as it is asked
-        controller.set_state((T, 1), leader=-1)
-        return altered(*request)
-
-    monkeypatch.setattr(controller, "alter_override", dies_meanwhile)
+    controller.before_alteration = lambda: controller.set_state((T, 1), leader=-1)
     controller.events = [lambda: controller.set_state((T, 2), leader=-1, isr=[2])]
 
-    run(surveyor, kafka, plan, "--throttle", "1MB/s", "--via", via)
+    run(surveyor, kafka, plan, "--throttle", "1MB/s")
 
     outcomes = last_words(surveyor, plan)
     assert [outcomes[partition][0] for partition in BEFORE] == ["applied", "stale", "stale"]
@@ -820,7 +790,6 @@ def test_show_throttles(
         (("--throttle", "fast"), USAGE, "'fast' is no rate"),
         (("--max-wait", "soon"), USAGE, "'soon' is no duration"),
         (("--mode", "batch", "--throttle", "1MB"), USAGE, "--mode batch moves none"),
-        (("--mode", "batch", "--via", "zookeeper"), USAGE, "give one of the two"),
     ],
 )
 def test_unreadable_configs_are_refused(  # noqa: PLR0913, PLR0917 - fixtures

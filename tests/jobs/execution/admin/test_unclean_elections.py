@@ -90,7 +90,7 @@ def outcomes(leader: int) -> tuple[list[Key], dict[int, tuple[str, str]]]:
         return dict.fromkeys(keys, 0)
 
     commit_log = SimpleNamespace(add_outcomes=judged.extend, plan=SimpleNamespace(operations=[]))
-    controller = SimpleNamespace(elect_unclean=elect_unclean, takes_whole_waves=False)
+    controller = SimpleNamespace(elect_unclean=elect_unclean)
     parts = SimpleNamespace(reading=reading), commit_log, controller
     lease = SimpleNamespace(refuse_lost=lambda: None)
     given = cast("tuple[Any, Any, Any]", parts)
@@ -115,11 +115,7 @@ def test_a_plan_with_an_unclean_election_can_be_committed(changes: list[Change],
     batch_unavailable_reason = "there is no controllership"
     cluster = cast(
         "Any",
-        SimpleNamespace(
-            elects_uncleanly=True,
-            batch_unavailable_reason=batch_unavailable_reason,
-            via_zookeeper_unavailable_reason="",
-        ),
+        SimpleNamespace(elects_uncleanly=True, batch_unavailable_reason=batch_unavailable_reason),
     )
     nothing = cast("Any", None)
     if is_admin:

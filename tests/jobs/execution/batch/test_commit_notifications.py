@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers import connection as broker_channel
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.batch import batch_commit as commit_batch

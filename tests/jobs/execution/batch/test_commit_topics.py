@@ -7,7 +7,6 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
-from jobs.execution.batch import fenced_writer as fenced_writes
 from schemas.enums import PlanStatus
 from schemas.plan import Plan
 from schemas.topic_configs import TIERED
@@ -152,18 +151,17 @@ def test_lost_answer(  # noqa: PLR0913 - fixtures
     assert_done(topics, kind)
 
 
+@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("deliver", [True, False])
-def test_lost_session_is_finished_by_the_next_commit(  # noqa: PLR0913, PLR0917 - fixtures
+def test_lost_session_is_finished_by_the_next_commit(  # noqa: PLR0913 - fixtures
     topics: KafkaTree,
     surveyor: Surveyor,
     proxy: ZooKeeperProxy,
     plan: Plan,
     kind: str,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     deliver: bool,
 ) -> None:
-    monkeypatch.setattr(fenced_writes, "MAX_BATCH_CHANGES", 1)
     proxy.lose(Loss(MULTI, nth=2, deliver=deliver, then=ZooKeeperProxy.expire_session))
 
     first = surveyor.apply(proxy.hosts, plan.plan_id)

@@ -119,11 +119,11 @@ def test_proof_of_absence_is_never_visible(tree: KafkaTree, control: Controllers
     assert names == {"0", "1", "2"}
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_new_leader_that_bounced_between_two_batches(
-    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse
 ) -> None:
     """Its znode exists, as the multi checks; that it is another registration is found by reading."""
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     plan = elections(tree, warehouse, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=partial(tree.bounce, 1))
@@ -132,10 +132,10 @@ def test_new_leader_that_bounced_between_two_batches(
     assert written.message(1) == "broker 1 registered again since the snapshot"
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_topic_queued_for_deletion_between_two_batches(
-    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse
 ) -> None:
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     plan = elections(tree, warehouse, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=lambda: tree.client.create(f"/admin/delete_topics/{T}"))

@@ -14,10 +14,13 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin_client import Creation
-from jobs.adapters.zookeeper import admin_requests
-from jobs.execution import cancellation, commit, mode_selection
-from jobs.execution.admin import admin_commit as commit_admin
-from jobs.execution.admin import cancellation_requests, connections, controller_client, running_waves
+from jobs.execution.admin import (
+    admin_commit,
+    cancellation_requests,
+    connections,
+    controller_client,
+    running_waves,
+)
 from schemas.rows import Key
 from schemas.znode_codecs import Assignment, State, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.cancelling_controller import CancellingController
@@ -28,8 +31,6 @@ Reach = Callable[[str], None]
 
 ITS_ID: Final = "KafkaGivesItThisTopicA"
 """The topic id of all topics that it creates."""
-
-_ASKING: Final = (cancellation, commit, connections, mode_selection, commit_admin)
 
 
 class FakeAdmin(CancellingController):
@@ -99,7 +100,7 @@ class FakeAdmin(CancellingController):
         going = self.reassignments()
         for key, replicas in orders.items():
             if key not in going and self.assigned(*key)[0] != replicas:
-                self._reassign(key, replicas)
+                self.begin(key, replicas)
         if orders and all(self.assigned(*key) == (replicas, [], []) for key, replicas in orders.items()):
             self.tree.client.delete("/admin/reassign_partitions")
 
@@ -140,16 +141,17 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     controller = FakeAdmin(KafkaTree(hosts, client), reach, stuck=stuck)
 
     @contextmanager
-    def admin_of(*_: object) -> Iterator[FakeAdmin]:
+    def connected(*_: object) -> Iterator[FakeAdmin]:
         yield controller
 
-    changed: dict[Any, dict[str, Any]] = {module: {"admin_of": admin_of} for module in _ASKING}
     clock = SimpleNamespace(sleep=controller.pass_time, monotonic=time.monotonic)
-    changed[running_waves] = {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0}
-    changed[admin_requests] = {"time": clock}
-    changed[commit_admin] |= {"PREVIOUS_WAVE_SECONDS": 0.0}
-    changed[cancellation_requests] = {"CANCELLATION_TIMEOUT_SECONDS": 0.0}
-    changed[controller_client] = {"READ_BACK_SECONDS": 0.0}
+    changed: dict[Any, dict[str, Any]] = {
+        connections: {"connected_admin": connected},
+        running_waves: {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0},
+        admin_commit: {"PREVIOUS_WAVE_SECONDS": 0.0},
+        cancellation_requests: {"CANCELLATION_TIMEOUT_SECONDS": 0.0},
+        controller_client: {"READ_BACK_SECONDS": 0.0},
+    }
     for module, names in changed.items():
         for name, value in names.items():
             setattr(module, name, value)

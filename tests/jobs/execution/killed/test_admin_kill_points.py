@@ -14,8 +14,10 @@ import pytest
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
+from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.throttles import set_throttle
+from jobs.repositories.actor import this_process
 from schemas.enums import PlanKind, PlanStatus
 from schemas.plan import Plan
 from schemas.znode_codecs import State, encode_state
@@ -65,6 +67,16 @@ def prefer(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     )
 
 
+def ordered(make: Callable[[Warehouse, KafkaTree], Plan]) -> Callable[[Warehouse, KafkaTree], Plan]:
+    """The controller takes requests in /admin, as `surveyor control` does."""
+
+    def made(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+        assert announce_resident(tree.client, this_process("control"))
+        return make(warehouse, tree)
+
+    return made
+
+
 def called_back(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """A cancelled plan whose requested reassignments continue."""
     tree.add_topic(T, BEFORE)
@@ -103,8 +115,8 @@ KINDS: Final = {
     "delete": Kind(crash_runner.KINDS["delete"], ADMIN),
     "reassign": Kind(move, (*ADMIN, "--throttle", "1MB/s")),
     "drain": Kind(drain, ADMIN),
-    "orders": Kind(move, ("commit", "--via", "zookeeper")),
-    "ordered drain": Kind(drain, ("commit", "--via", "zookeeper")),
+    "orders": Kind(ordered(move), ("commit", "--wait")),
+    "ordered drain": Kind(ordered(drain), ("commit", "--wait")),
     "cancel": Kind(move, ("cancel",), PlanStatus.CANCELLED, is_begun=True),
     "throttle": Kind(called_back, ("commit", "--throttle", "1MB/s"), PlanStatus.CANCELLED, stuck=True),
     "lift": Kind(throttled, ("commit", "--throttle", "none"), PlanStatus.CANCELLED, stuck=True),

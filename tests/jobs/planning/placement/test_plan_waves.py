@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.precondition_reader import read_current
-from jobs.preconditions.admin_changes import judge_for_admin
+from jobs.preconditions.admin_changes import check_for_admin
 from jobs.preconditions.wave_outcomes import by_wave, evaluate_waves
 from schemas.rows import Change, Row
 from schemas.text import pluralise
@@ -77,7 +77,7 @@ def test_a_wave_is_due_after_the_one_before(surveyor: Surveyor, tree: KafkaTree,
         came = Counter(broker for row in wave for broker in row.adding_after)
         went = Counter(broker for row in wave for broker in row.removing_after)
         assert max([*came.values(), *went.values(), 0]) <= 1
-        assert judge_for_admin(wave, read_current(tree.client, wave)) == (wave, [])
+        assert check_for_admin(wave, read_current(tree.client, wave)) == (wave, [])
         _reassigned(tree, wave)
     assert {row.partition: row.replicas_after for row in changes} == TWO_EACH
     back = [replace(row, replicas_after=row.replicas_before) for row in changes]

@@ -4,8 +4,7 @@ Written from KIP-455 independently, so that it shares no code with what is teste
 runs until the test calls `finish`; the response or the whole caller can be lost, before or after the request is done.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +14,7 @@ from kafka.errors import KafkaTimeoutError
 from schemas.enums import NO_LEADER
 from schemas.rows import Key
 from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
+from tests.jobs.support.controllers.throttled_tree import answer_as_admin
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 NOTHING_RUNS = 85
@@ -26,9 +26,10 @@ class CrashError(BaseException):
 
 
 class CancellingController:
-    """Replaces `Admin`; `requests` contains what each call requested."""
+    """Replaces `Admin`; `requests` contains what each call requested.
 
-    takes_whole_waves = False
+    `before_request` and `after_request` are called with each.
+    """
 
     def __init__(self, tree: KafkaTree) -> None:
         self.tree = tree
@@ -36,11 +37,15 @@ class CancellingController:
         self.refuses: set[Key] = set()
         self.loses: dict[int, tuple[type[BaseException], bool]] = {}
         """By number of the call, from 1: what is raised, and whether what was asked is done before."""
+        self.before_request: Callable[[], object] = lambda: None
+        self.after_request: Callable[[], object] = lambda: None
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        self.before_request()
         self.requests.append(dict(targets))
         error, done = self.loses.pop(len(self.requests), (None, True))
-        codes = {key: self._reassign(key, replicas) for key, replicas in targets.items()} if done else {}
+        codes = {key: self.begin(key, replicas) for key, replicas in targets.items()} if done else {}
+        self.after_request()
         if error is not None:
             raise error
         return codes
@@ -82,7 +87,8 @@ class CancellingController:
         state = State(controller_epoch=7, leader=leader, leader_epoch=epoch + 1, isr=isr)
         self.tree.write(state_path(topic, partition), encode_state(state))
 
-    def _reassign(self, key: Key, order: list[int] | None) -> int:
+    def begin(self, key: Key, order: list[int] | None) -> int:
+        """Begin a reassignment, or cancel it with None; return the error code."""
         if order is None and not self.tree.client.exists(f"/brokers/topics/{key[0]}"):
             return NOTHING_RUNS
         replicas, adding, removing = self.assigned(*key)
@@ -121,19 +127,7 @@ class CancellingController:
 def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> CancellingController:
     """Let all commands use this controller."""
     controller = CancellingController(tree)
-
-    @contextmanager
-    def admin_of(*_: Any) -> Iterator[CancellingController]:  # noqa: ANN401 - as jobs.execution.mode_selection has it
-        yield controller
-
-    for module in (
-        "jobs.execution.cancellation",
-        "jobs.execution.partition_cancellation",
-        "jobs.execution.commit",
-        "jobs.execution.admin.connections",
-        "jobs.execution.mode_selection",
-    ):
-        monkeypatch.setattr(f"{module}.admin_of", admin_of)
+    answer_as_admin(controller, monkeypatch)
     monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
     return controller

@@ -1,8 +1,7 @@
 """What Kafka's controller does to the tree on a reassignment: it moves first, and is complete one step later."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from schemas.rows import Key
 from schemas.znode_codecs import Assignment, State, decode_partitions, encode_assignment, encode_state
-from tests.jobs.support.controllers.throttled_tree import ConfigBrokers
+from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, answer_as_admin
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 REASSIGN = "/admin/reassign_partitions"
@@ -18,9 +17,10 @@ PREFERRED = "/admin/preferred_replica_election"
 
 
 class MovingController(ConfigBrokers):
-    """Replaces the Admin API; `events` are called, one for each wait of the caller, before anything moves."""
+    """Replaces the Admin API; `events` are called, one for each wait of the caller, before anything moves.
 
-    takes_whole_waves = False
+    `before_request` and `after_request` are called with each reassignment that is requested.
+    """
 
     def __init__(self, tree: KafkaTree) -> None:
         super().__init__(tree)
@@ -30,11 +30,14 @@ class MovingController(ConfigBrokers):
         self.events: list[Callable[[], object]] = []
         self.lagging: set[Key] = set()
         self.stuck = False
+        self.before_request: Callable[[], object] = lambda: None
+        self.after_request: Callable[[], object] = lambda: None
 
     def reassignments(self) -> dict[Key, list[int]]:
         return dict(self.moving)
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        self.before_request()
         self.waves.append(sorted(targets))
         for key, replicas in targets.items():
             if replicas is None:
@@ -49,6 +52,7 @@ class MovingController(ConfigBrokers):
                 )
             else:
                 self.begin(key, replicas)
+        self.after_request()
         return dict.fromkeys(targets, 0)
 
     def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
@@ -138,22 +142,8 @@ class MovingController(ConfigBrokers):
 
 def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commits use this controller, and let its time pass while they wait."""
-
-    @contextmanager
-    def admin_of(*_: object) -> Iterator[MovingController]:
-        yield controller
-
+    answer_as_admin(controller, monkeypatch)
     clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic)
-    for module in ("execution.admin.running_waves", "adapters.zookeeper.admin_requests"):
-        monkeypatch.setattr(f"jobs.{module}.time", clock)
-    for module in (
-        "execution.commit",
-        "execution.admin.admin_commit",
-        "execution.cancellation",
-        "execution.leftover_throttles",
-        "execution.partition_cancellation",
-        "execution.admin.connections",  # last: a module that is imported after it would keep the fake
-    ):
-        monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
+    monkeypatch.setattr("jobs.execution.admin.running_waves.time", clock)
     monkeypatch.setattr("jobs.execution.admin.running_waves.PREVIOUS_WAVE_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.admin_commit.PREVIOUS_WAVE_SECONDS", 0.0)

@@ -1,7 +1,9 @@
 """The configuration API of Kafka's brokers: requests to the Admin API, applied to the tree."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+
+import pytest
 
 from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
@@ -27,6 +29,16 @@ def own_lease(settings: Settings, plan_id: str, command: str) -> Iterator[Lease]
         yield lease
 
 
+def answer_as_admin(controller: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all commands use this controller in place of the Admin API."""
+
+    @contextmanager
+    def connected(*_: object) -> Iterator[object]:
+        yield controller
+
+    monkeypatch.setattr("jobs.execution.admin.connections.connected_admin", connected)
+
+
 class CrashError(Exception):
     """Ends the process."""
 
@@ -42,8 +54,10 @@ class ConfigBrokers:
         self.requests: list[tuple[str, str]] = []
         self.refuses: str | None = None
         self.crashes: int | None = None
+        self.before_alteration: Callable[[], object] = lambda: None
 
     def alter_override(self, kind: str, resource: str, entries: Mapping[str, str | None]) -> int | str:
+        self.before_alteration()
         if self.crashes is not None and len(self.requests) >= self.crashes:
             raise CrashError
         if resource == self.refuses:

@@ -21,7 +21,8 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of
 from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
-from planner.columns.numpy_rules import PartitionArrays, default_min_isr, imbalance, partition_masks
+from planner.columns.numpy_rules import PartitionArrays, imbalance, partition_masks
+from planner.rules.min_isr import default_min_isr
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import PartitionState
 from schemas.rows import Row
@@ -121,7 +122,7 @@ def _snapshot(small: DriverMetadata, end: ReadingEnd, rows: Mapping[str, list[Ro
         "controller_epoch_version": state.controller_epoch_version,
         "zxid_before": state.position,
         "zxid_after": end.position,
-        **msgspec.structs.asdict(end.security.counts),
+        **end.security.counts,
         "cluster_id": state.cluster_id,
         "migration": state.migration,
         "seconds": 0.1,

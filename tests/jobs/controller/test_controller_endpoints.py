@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.request_server.listen_config import Security
-from jobs.controller.controller_node import (
+from jobs.controller.controller_endpoints import (
     controller_endpoints,
     controller_node,
     listeners_without_controller,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.adapters.spark.store_settings import store_settings
+from jobs.adapters.spark.object_store_settings import store_settings
 from jobs.core.errors import UsageError
 
 VALUE = "of the environment"

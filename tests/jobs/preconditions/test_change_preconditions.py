@@ -8,8 +8,8 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.precondition_reader import read_current
-from jobs.preconditions.admin_changes import judge_for_admin
-from jobs.preconditions.changes import Preconditions
+from jobs.preconditions.admin_changes import check_for_admin
+from jobs.preconditions.change_preconditions import Preconditions
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, Row
 from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
@@ -33,7 +33,7 @@ def judged(tree: KafkaTree, warehouse: Warehouse, change: Row, then: Any = None)
         then()
     state, current = read_cluster(tree.client), read_current(tree.client, plan.changes)
     preconditions = Preconditions.in_batch_mode(plan, plan.changes, state.live, state.deleting)
-    due, outcomes = preconditions.judge(plan.changes, current.partitions)
+    due, outcomes = preconditions.check(plan.changes, current.partitions)
     assert len(due) + len(outcomes) == 1
     return (outcomes[0].outcome, outcomes[0].message) if outcomes else DUE
 
@@ -160,7 +160,7 @@ def judged_for_admin(tree: KafkaTree, change: Row, then: Any = None) -> tuple[Ou
     if then is not None:
         then()
     changes = [msgspec.convert(change | {"cluster": "", "plan_id": ""}, Change)]
-    due, outcomes = judge_for_admin(changes, read_current(tree.client, changes))
+    due, outcomes = check_for_admin(changes, read_current(tree.client, changes))
     assert len(due) + len(outcomes) == 1
     return (outcomes[0].outcome, outcomes[0].message) if outcomes else DUE
 
