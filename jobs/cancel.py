@@ -1,7 +1,7 @@
 """`surveyor cancel`: cancel a plan, which turns its running reassignments back and requests nothing more of it.
 
-Dry unless --apply. Replicas that are only added are cancelled as well. What is complete stays: `surveyor
-rollback` moves it back. --partitions does the same for reassignments that no plan requested, and for requests left in
+Dry unless --apply. Replicas that are only added are cancelled as well. Completed moves stay: `surveyor
+rollback` moves them back. --partitions does the same for reassignments that no plan requested, and for requests left in
 /admin; --throttles removes leftover throttles.
 """
 

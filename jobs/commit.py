@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.cli_enums import Mode, Via
+from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult
 from jobs.runtime.options import (
     All,
@@ -43,10 +43,6 @@ def commit(
     max_hold: MaxHold = None,
     allow_majority_dead: AllowMajorityDead = False,
     allow_silent: AllowSilent = None,
-    via: Annotated[
-        Via,
-        typer.Option(help="How to reach Kafka's controller: zookeeper writes znodes in /admin."),
-    ] = Via.ADMIN,
     throttle: Throttle = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the last wave of a reassignment is complete.")
@@ -69,7 +65,7 @@ def commit(
     hold = hold_seconds(settings, max_hold)
     rate = None if throttle is None else bytes_per_second(throttle)
     check_throttle(throttle, settings.conf.throttle)
-    running = ReassignmentOptions(via, rate, wait, None if max_wait is None else parse_seconds("--max-wait", max_wait))
+    running = ReassignmentOptions(rate, wait, None if max_wait is None else parse_seconds("--max-wait", max_wait))
     return commit_plan(
         settings,
         plan,

@@ -14,7 +14,7 @@ from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle, command
-from jobs.runtime.plan_options import PlanOptions, question, question_of_one_cluster
+from jobs.runtime.plan_options import PlanOptions, plan_command, plan_command_of_one_cluster
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command, warn_of_old_spelling
 from schemas.enums import DrainMode
@@ -35,7 +35,7 @@ ElectionFile = Annotated[
 TOPICS_FILE: Final = "--topics-to-move-json-file"
 
 
-@question
+@plan_command
 def reconcile(
     settings: Settings,
     *,
@@ -51,7 +51,7 @@ def reconcile(
     )
 
 
-@question
+@plan_command
 def elect(
     settings: Settings,
     *,
@@ -100,7 +100,7 @@ def _recover_by_old_spelling(
 ) -> CommandResult:
     """Plan as `plan recover` for `plan elect` with --offline or --unclean, its spellings in earlier releases."""
     of_preferred = ("preferred", "imbalance_threshold", "max_elections", "stable_for", "settle")
-    unusable = [settings.typed[name][0] for name in of_preferred if name in settings.typed]
+    unusable = [settings.given_options[name][0] for name in of_preferred if name in settings.given_options]
     if unusable:
         raise UsageError(f"{', '.join(unusable)}: only for elections of preferred replicas")
     command = str(options.command).replace(" elect", " recover", 1).replace(" --offline", "")
@@ -109,7 +109,7 @@ def _recover_by_old_spelling(
     return _recovery(settings, [], election_file, replace(options, command=command), allow_unclean=unclean)
 
 
-@question_of_one_cluster
+@plan_command_of_one_cluster
 def drain(
     settings: Settings,
     *,
@@ -137,7 +137,7 @@ def drain(
     return plan_and_commit(settings, options, planner)
 
 
-@question_of_one_cluster
+@plan_command_of_one_cluster
 def undrain(
     settings: Settings,
     *,
@@ -152,7 +152,7 @@ def undrain(
     return plan_and_commit(settings, options, planner)
 
 
-@question
+@plan_command
 def recover(
     settings: Settings,
     *,
@@ -321,16 +321,19 @@ class ReassignOptions:
         )
 
 
-@question
+@plan_command
 def reassign(
-    settings: Settings, *, stated: ReassignOptions, throttle: Throttle = None, options: PlanOptions
+    settings: Settings, *, given_options: ReassignOptions, throttle: Throttle = None, options: PlanOptions
 ) -> CommandResult:
     """Plan replica moves by a file, brokers, a replication factor, balance, racks or a snapshot."""
     from jobs.planning.placement.reassign import reassign_planner
 
     check_throttle(throttle, settings.conf.throttle)
     planner = reassign_planner(
-        *stated.goal(), stated.limits(settings.conf.internal_topics), stated.sizes, by_size=stated.by_size
+        *given_options.goal(),
+        given_options.limits(settings.conf.internal_topics),
+        given_options.sizes,
+        by_size=given_options.by_size,
     )
     return plan_and_commit(settings, options, planner)
 

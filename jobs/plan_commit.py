@@ -38,7 +38,7 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
     from jobs.execution.planned_commit import commit_planned
     from jobs.runtime.confirmation import approval, show_review
 
-    throttle = settings.typed.get("throttle")
+    throttle = settings.given_options.get("throttle")
     return commit_planned(
         settings,
         planned,

@@ -8,7 +8,7 @@ import typer
 from jobs.core.errors import UsageError, raise_any
 from jobs.plan_commit import plan_and_commit
 from jobs.runtime.console import CommandResult
-from jobs.runtime.plan_options import PlanOptions, question, question_of_one_cluster
+from jobs.runtime.plan_options import PlanOptions, plan_command, plan_command_of_one_cluster
 from jobs.runtime.settings import Settings
 
 Topic = Annotated[str, typer.Option(help="Name of an existing topic.")]
@@ -24,7 +24,7 @@ AllowUnknownConfig = Annotated[
 _INT32_MAX: Final = 2**31 - 1
 
 
-@question
+@plan_command
 def assign(
     settings: Settings,
     *,
@@ -110,7 +110,7 @@ def _refuse_with_file(options: list[str]) -> None:
         raise UsageError(f"--topics-json-file has all options of each topic: leave out {', '.join(options)}")
 
 
-@question
+@plan_command
 def expand(
     settings: Settings,
     *,
@@ -145,7 +145,7 @@ def expand(
     return plan_and_commit(settings, options, request.plan)
 
 
-@question
+@plan_command
 def config(
     settings: Settings,
     *,
@@ -172,7 +172,7 @@ def config(
     return plan_and_commit(settings, options, request.plan)
 
 
-@question_of_one_cluster
+@plan_command_of_one_cluster
 def delete(
     settings: Settings,
     *,

@@ -1,7 +1,7 @@
 """`surveyor reconcile`: one controller cycle in one process, which takes a snapshot, plans, asks and commits.
 
-Without --apply the snapshot is taken, the plan is stored, and what a commit would write is shown. If it is killed, the
-same command continues: a new snapshot shows what is still due, and only that is planned. --until-quiet repeats the
+Without --apply it takes the snapshot, stores the plan, and shows the writes of a commit. If it is killed, the same
+command continues: it plans the changes that a new snapshot shows to be due. --until-quiet repeats the
 cycle; without --apply it shows the first cycle.
 """
 

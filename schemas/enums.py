@@ -3,8 +3,9 @@
 Names follow Kafka (`PartitionState`, `LeaderAndIsr`, `Errors`). Codes are stable, so programs may match on them.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 NO_LEADER: Final = -1
 """`leader` of a partition without one, as Kafka writes it."""
@@ -157,17 +158,52 @@ STANDALONE: Final = CARRIED_OUT | {OperationKind.ALTER_CONFIG, OperationKind.DEL
 """Operations without changes: a commit checks and records them on their own."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTraits:
+    """How commands treat the plans of a kind, as far as the plans' rows do not determine it."""
+
+    is_of_named_topics: bool = False
+    """It changes only topics that the user names; metadata that is not understood does not matter to it."""
+    deletes_topics: bool = False
+    moves_replicas: bool = False
+    """A rollback moves the replicas back."""
+    elects_leaders: bool = False
+    """It is made to elect leaders of offline partitions."""
+    has_evidence: bool = False
+    """It ranks the replicas that an unclean election could elect."""
+    is_superseded: bool = False
+    """A later plan of the kind replaces it, because both contain all that is due."""
+    drains: bool = False
+    """Its commit marks its brokers as drained."""
+    undrains: bool = False
+    """Its commit removes these marks."""
+
+    @property
+    def changes_drained(self) -> bool:
+        """Whether a commit has an effect besides the plan's rows, which only a commit completes."""
+        return self.drains or self.undrains
+
+
 class PlanKind(StrEnum):
-    ASSIGN = "assign"
-    ELECT = "elect"
-    REASSIGN = "reassign"
-    RECONCILE = "reconcile"
-    DRAIN = "drain"
-    UNDRAIN = "undrain"
-    RECOVER = "recover"
-    EXPAND = "expand"
-    CONFIG = "config"
-    DELETE = "delete"
+    """What a plan does: the word in the tables, and the traits of its plans."""
+
+    traits: PlanTraits
+
+    def __new__(cls, word: str, traits: PlanTraits) -> Self:
+        kind = str.__new__(cls, word)
+        kind._value_, kind.traits = word, traits
+        return kind
+
+    ASSIGN = "assign", PlanTraits(is_of_named_topics=True)
+    EXPAND = "expand", PlanTraits(is_of_named_topics=True)
+    CONFIG = "config", PlanTraits(is_of_named_topics=True)
+    DELETE = "delete", PlanTraits(is_of_named_topics=True, deletes_topics=True)
+    ELECT = "elect", PlanTraits(has_evidence=True)
+    REASSIGN = "reassign", PlanTraits(moves_replicas=True)
+    RECONCILE = "reconcile", PlanTraits(elects_leaders=True, is_superseded=True)
+    DRAIN = "drain", PlanTraits(drains=True)
+    UNDRAIN = "undrain", PlanTraits(undrains=True)
+    RECOVER = "recover", PlanTraits(elects_leaders=True, has_evidence=True)
 
 
 class DrainMode(StrEnum):
@@ -226,7 +262,7 @@ class RejectionCode(StrEnum):
     """The broker is live, but the log dir of this replica failed (KAFKA_STORAGE_ERROR)."""
     DRAINED = "DRAINED"
     """The replica that would be needed is on a drained broker."""
-    GOES_OFFLINE = "GOES_OFFLINE"
+    WOULD_GO_OFFLINE = "WOULD_GO_OFFLINE"
     """No other replica could lead it once the drained brokers stop."""
     LEADER_NOT_ALIVE = "LEADER_NOT_ALIVE"
     """Its leader is not live, so a reconcile must come first."""
@@ -234,7 +270,7 @@ class RejectionCode(StrEnum):
     """No other replica is in the ISR, so the broker cannot leave it."""
     REASSIGNED_SINCE = "REASSIGNED_SINCE"
     """Its replicas have changed since the drain, or since the plan that a rollback reverts."""
-    NOT_ASKED_FOR = "NOT_ASKED_FOR"
+    NOT_REQUESTED = "NOT_REQUESTED"
     """No commit of the plan requested it; something else moved it."""
     REORDERED_SINCE = "REORDERED_SINCE"
     """The order of its replicas has changed since the drain."""

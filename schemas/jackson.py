@@ -2,8 +2,7 @@
 
 Corresponds to `kafka.utils.Json` over `ObjectMapper.readTree`: it skips a byte order mark, reads the first value and
 ignores the text after it. Of a key that occurs twice it keeps the last value. Decoders of znodes use it if their fast
-decoder fails, and so read such a znode with the same meaning as Kafka. Jackson also reads UTF-16 and UTF-32, which no
-tool writes; here such a znode is not JSON, and goes into quarantine.
+decoder fails, and so read such a znode with the same meaning as Kafka.
 """
 
 import json
@@ -71,36 +70,6 @@ def java_int(text: str) -> int | None:
     digits = text.lstrip("+-").lstrip("0")
     value = int(text) if len(digits) <= len(str(_INT_LIMIT)) else _INT_LIMIT
     return value if -_INT_LIMIT <= value < _INT_LIMIT else None
-
-
-def coerced_int(value: object) -> int | None:
-    """Return what Jackson's data binding makes of a value for an `int` field; None if it throws.
-
-    >>> [coerced_int(value) for value in (" 1 ", "", None, 1.5, "1.5", True, [0])]
-    [1, 0, 0, 1, None, None, None]
-    """
-    if value is None:
-        return 0
-    if isinstance(value, str):
-        text = value.strip()
-        return 0 if text in {"", "null"} else java_int(text)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _INT_LIMIT:
-        return None
-    return int(value) if -_INT_LIMIT <= int(value) < _INT_LIMIT else None
-
-
-def coerced_text(value: object) -> str | None:
-    """Return what Jackson's data binding makes of a value for a `String` field; None if it throws, or for null.
-
-    None as well for a number with a fraction or an exponent: Jackson takes it as written, which a parsed number
-    no longer shows.
-
-    >>> [coerced_text(value) for value in ("t", 5, True, [], 1e5)]
-    ['t', '5', 'true', None, None]
-    """
-    if isinstance(value, str):
-        return value
-    return json.dumps(value) if isinstance(value, bool | int) else None
 
 
 def _refuse(constant: str) -> None:

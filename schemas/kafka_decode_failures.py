@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import NoneType
 from typing import Any, Final
 
-from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
+from schemas.jackson import NotJsonError, first_value, java_int
 from schemas.znode_codecs import FORBIDDEN
 from schemas.znode_json import SECURITY_PROTOCOLS
 from schemas.znode_paths import BROKER_IDS, TOPICS
@@ -195,7 +195,7 @@ def _reassignment(data: bytes | None) -> None:
     except _ThrownError:
         return
     if isinstance(value, dict) and (
-        not value.keys() <= _REASSIGNMENT_FIELDS or coerced_int(value.get("version")) is None
+        not value.keys() <= _REASSIGNMENT_FIELDS or type(value.get("version", 0)) is not int
     ):
         return
     if value is None or (isinstance(value, dict) and value.get("partitions") is None):
@@ -234,12 +234,12 @@ def ignored_reassignment(data: bytes | None) -> str | None:
 
 
 def _is_order(entry: object) -> bool:
-    """Return whether Jackson can bind the entry; it accepts any members in the list of replicas."""
+    """Return whether Jackson binds the entry as it is; it accepts any members in the list of replicas."""
     if entry is None:
         return True
     if not isinstance(entry, dict) or not entry.keys() <= _ENTRY_FIELDS:
         return False
-    if coerced_int(entry.get("partition")) is None or isinstance(entry.get("topic"), list | dict):
+    if type(entry.get("partition")) is not int or not isinstance(entry.get("topic"), str):
         return False
     return isinstance(entry.get("replicas", []), list | NoneType)
 

@@ -58,7 +58,7 @@ def holder_text(data: bytes | str | None) -> str:
 
 
 def holder_now(data: bytes | str | None) -> str:
-    """Return who has a lease that was lost, None if it has no holder."""
+    """Return the sentence on the present holder of a lost lease; `data` is None if it has none."""
     return "it has no holder now" if data is None else f"{holder_text(data)} has it now"
 
 

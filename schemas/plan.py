@@ -1,4 +1,4 @@
-"""A stored plan with all its rows, and the outcome of a row once a commit has judged or written it."""
+"""A stored plan with all its rows, and the outcome of a row once a commit has checked or written it."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -30,7 +30,7 @@ class Transition(Enum):
     INTERRUPT = PlanStatus.PARTIAL, _COMMITTABLE
     """A commit has ended, and some change is not applied, or a request still runs."""
     FIND_STALE = PlanStatus.PLANNED, OPEN
-    """A commit has ended, and every change that it judged is stale: no commit of the plan has applied anything."""
+    """A commit has ended, and every change that it checked is stale: no commit of the plan has applied anything."""
     FIND_COMPLETE = PlanStatus.COMMITTED, frozenset({PlanStatus.PARTIAL})
     """No commit runs, and the cluster shows every change."""
     OVERTAKE = PlanStatus.CANCELLED, frozenset({PlanStatus.PARTIAL})
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def tasks(self) -> list[Operation]:
-        """The operations without a change; they are judged and recorded like changes."""
+        """The operations without a change; they are checked and recorded like changes."""
         return [operation for operation in self.operations if operation.is_standalone]
 
     @property

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from schemas.columns import CHANGES, OPERATIONS, REJECTIONS
+from schemas.columns import TABLE_COLUMNS
 from schemas.rows import PlanRecord
 
 NULL: Final = "null"
@@ -18,8 +18,8 @@ LINE_END: Final = "\n"
 ID_LENGTH: Final = 16
 
 HASHED: Final[dict[str, tuple[str, ...]]] = {
-    name: tuple(sorted(set(schema.names) - {"cluster", "plan_id"}))
-    for name, schema in (("changes", CHANGES), ("operations", OPERATIONS), ("rejections", REJECTIONS))
+    name: tuple(sorted(set(TABLE_COLUMNS[name].names) - {"cluster", "plan_id"}))
+    for name in ("changes", "operations", "rejections")
 }
 """The columns of each table that the id covers, in the order hashed."""
 

@@ -1,19 +1,19 @@
-"""Rows of the tables as Python objects.
+"""Rows of the tables as Python objects: the one statement of each table, from which `schemas.columns` derives the rest.
 
-The columns are the same as in `schemas.tables`; a test compares the two. A row that does not fit, for example because a
-column was set to null, is refused when it is read. A column with a default may be null, or absent from a warehouse of
-an older version.
+The type of a field is annotated with the column's comment; `int` is a column of 32 bits, `Long` one of 64. A row that
+does not fit, for example because a column was set to null, is refused when it is read. A column with a default may be
+null, or absent from a warehouse of an older version.
 """
 
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind, PlanStatus, RequestKind
+from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind, PlanStatus, PlanTraits, RequestKind
 from schemas.metadata_names import IN_KRAFT, IN_ZOOKEEPER, MetadataNames
 from schemas.text import partition_name
 from schemas.znode_codecs import Endpoint, State
@@ -29,12 +29,22 @@ Key = tuple[str, int]
 Place = tuple[int, str, int | None, str]
 """Wave, topic, partition and action."""
 
+LONG: Final = Meta(extra_json_schema={"format": "int64"})
+Long = Annotated[int, LONG]
+
+ClusterName = Annotated[str, "name of the cluster, as in --cluster"]
+SnapshotId = Annotated[Long, "snapshot that wrote this row"]
+TopicName = Annotated[str, "topic name"]
+PartitionNumber = Annotated[int, "partition number within the topic"]
+PlanId = Annotated[str, "hash of the plan's snapshot, kind, parameters and rows"]
+
 
 class TableRow(Struct, frozen=True, kw_only=True):
-    """A row of the table that `TABLE` names."""
+    """A row of the table that `TABLE` names. Its columns in `KEY`, and the cluster, are never null."""
 
     TABLE: ClassVar[str]
-    cluster: str = ""
+    KEY: ClassVar[tuple[str, ...]]
+    cluster: ClusterName = ""
 
     def columns(self) -> dict[str, Any]:
         """Return the values by column, as stored."""
@@ -45,39 +55,58 @@ class TableRow(Struct, frozen=True, kw_only=True):
 class Voter(Struct, frozen=True, kw_only=True):
     """A voter of a KRaft quorum and its copy of the metadata log."""
 
-    voter_id: int
-    log_end_offset: int | None = None
-    lag: int | None = None
-    lag_ms: int | None = None
+    voter_id: Annotated[int, "node id of the voter"]
+    log_end_offset: Annotated[Long | None, "end of its copy of the metadata log, null if it is unknown"] = None
+    lag: Annotated[Long | None, "offsets that it is behind the quorum's leader, null if it is unknown"] = None
+    lag_ms: Annotated[Long | None, "milliseconds since it had caught up with the leader, null if it is unknown"] = None
 
 
 class Snapshot(TableRow, frozen=True, kw_only=True):
     """One row of SNAPSHOTS."""
 
     TABLE = "snapshots"
-    snapshot_id: int
-    taken_at: datetime
-    controller_id: int | None = None
-    controller_epoch: int | None = None
-    controller_epoch_version: int | None = None
-    zxid_before: int | None = None
-    zxid_after: int | None = None
-    acls: int | None = None
-    quotas: int | None = None
-    scram_credentials: int | None = None
-    acls_digest: str | None = None
-    quotas_digest: str | None = None
-    scram_digest: str | None = None
-    brokers: int | None = None
-    topics: int | None = None
-    partitions: int | None = None
-    quarantined: int | None = None
-    seconds: float | None = None
-    versions: dict[str, int] = {}
-    cluster_id: str | None = None
-    migration: str | None = None
-    metadata_version: int | None = None
-    voters: list[Voter] | None = None
+    KEY = ("snapshot_id",)
+    snapshot_id: Annotated[Long, "counts up from 1 within a cluster"]
+    taken_at: Annotated[datetime, "when reading began, UTC"]
+    controller_id: Annotated[
+        int | None,
+        "broker id in /controller, in KRaft the quorum's leader; -1 if there is none, null if it cannot be decoded",
+    ] = None
+    controller_epoch: Annotated[
+        int | None,
+        "number in /controller_epoch, in KRaft the epoch of the quorum's leader; null if it cannot be decoded",
+    ] = None
+    controller_epoch_version: Annotated[int | None, "znode version of /controller_epoch, null in KRaft"] = None
+    zxid_before: Annotated[
+        Long | None, "last zxid of the server when reading began, in KRaft the quorum's high watermark"
+    ] = None
+    zxid_after: Annotated[
+        Long | None, "last zxid of the server when reading ended, in KRaft the quorum's high watermark"
+    ] = None
+    acls: Annotated[int | None, "number of ACLs, null if unreadable"] = None
+    quotas: Annotated[int | None, "number of client quotas, one for each entity and name; null if unreadable"] = None
+    scram_credentials: Annotated[
+        int | None, "number of SCRAM credentials, one for each user and mechanism; null if unreadable"
+    ] = None
+    acls_digest: Annotated[
+        str | None, "SHA-256 of all ACLs, the same from ZooKeeper and from KRaft; null if unreadable"
+    ] = None
+    quotas_digest: Annotated[str | None, "SHA-256 of all client quotas with their values; null if unreadable"] = None
+    scram_digest: Annotated[
+        str | None, "SHA-256 of users, mechanisms and iterations of SCRAM credentials; null if unreadable"
+    ] = None
+    brokers: Annotated[int | None, "registered brokers"] = None
+    topics: Annotated[int | None, "topics"] = None
+    partitions: Annotated[Long | None, "partitions"] = None
+    quarantined: Annotated[Long | None, "znodes that could not be decoded"] = None
+    seconds: Annotated[float | None, "how long the snapshot took"] = None
+    versions: Annotated[dict[str, Long], "table name to the Delta version that belongs to this snapshot"] = {}
+    cluster_id: Annotated[str | None, "id in /cluster/id"] = None
+    migration: Annotated[str | None, "the sign of a KRaft migration in ZooKeeper, null if none"] = None
+    metadata_version: Annotated[
+        int | None, "KRaft: finalized level of the feature metadata.version, null if it is unknown"
+    ] = None
+    voters: Annotated[list[Voter] | None, "KRaft: voters of the quorum, null if they are unknown"] = None
 
     @property
     def is_of_kraft(self) -> bool:
@@ -90,37 +119,39 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
         return IN_ZOOKEEPER if self.metadata_version is None and self.voters is None else IN_KRAFT
 
 
-class SecurityCounts(Struct, frozen=True, kw_only=True):
-    """Columns of SNAPSHOTS that count what no table has in full, so that a migration can be proved to keep it.
-
-    The digests are defined in `schemas.security_digests`.
-    """
-
-    acls: int | None = None
-    quotas: int | None = None
-    scram_credentials: int | None = None
-    acls_digest: str | None = None
-    quotas_digest: str | None = None
-    scram_digest: str | None = None
-
-
 class Broker(TableRow, frozen=True, kw_only=True):
     """One row of BROKERS. If the registration cannot be decoded, only id, epoch and version are known."""
 
     TABLE = "brokers"
-    snapshot_id: int | None = None
-    broker_id: int
-    broker_epoch: int | None = None
-    state_version: int | None = None
-    host: str | None = None
-    port: int | None = None
-    endpoints: list[Endpoint] | None = None
-    rack: str | None = None
-    understood: bool
-    fenced: bool | None = None
+    KEY = ("broker_id",)
+    snapshot_id: SnapshotId | None = None
+    broker_id: Annotated[int, "child of /brokers/ids"]
+    broker_epoch: Annotated[
+        Long | None,
+        "czxid of the registration: grows when the broker re-registers; -1 if its ACL denies read access, null "
+        "in KRaft",
+    ] = None
+    state_version: Annotated[
+        int | None, "znode version of the registration; -2 if its ACL denies read access, null in KRaft"
+    ] = None
+    host: Annotated[
+        str | None, "host of the first PLAINTEXT endpoint, null if there is none; in KRaft of the one endpoint"
+    ] = None
+    port: Annotated[
+        int | None, "port of the first PLAINTEXT endpoint, -1 if there is none; in KRaft of the one endpoint"
+    ] = None
+    endpoints: Annotated[
+        list[Endpoint] | None, "all endpoints, in the order registered; in KRaft the endpoint of the listener used"
+    ] = None
+    rack: Annotated[str | None, "broker.rack, null if unset"] = None
+    understood: Annotated[bool, "false: registered and live, but its znode could not be decoded"]
+    fenced: Annotated[
+        bool | None,
+        "KRaft: registered, but not live; null if brokers do not report it: then fenced brokers have no row",
+    ] = None
 
     @property
-    def czxid(self) -> int:
+    def zk_broker_epoch(self) -> int:
         """The broker epoch of a broker in ZooKeeper; raise ValueError for one of a KRaft cluster."""
         if self.broker_epoch is None:
             raise ValueError(f"the broker epoch of broker {self.broker_id} is not known")
@@ -136,55 +167,79 @@ class LastSeenBroker(TableRow, frozen=True, kw_only=True):
     """One row of BROKERS_LAST_SEEN."""
 
     TABLE = "brokers_last_seen"
-    snapshot_id: int
-    broker_id: int
-    broker_epoch: int | None = None
-    host: str | None = None
-    port: int | None = None
-    endpoints: list[Endpoint] | None = None
-    rack: str | None = None
-    last_seen_at: datetime
+    KEY = ("broker_id",)
+    snapshot_id: Annotated[Long, "last snapshot in which it was registered and decoded"]
+    broker_id: Annotated[int, "broker that is no longer registered, or can no longer be decoded"]
+    broker_epoch: Annotated[Long | None, "czxid of its registration then"] = None
+    host: Annotated[str | None, "host of its first PLAINTEXT endpoint then, null if there was none"] = None
+    port: Annotated[int | None, "port of its first PLAINTEXT endpoint then, -1 if there was none"] = None
+    endpoints: Annotated[list[Endpoint] | None, "all its endpoints then"] = None
+    rack: Annotated[str | None, "broker.rack then, null if it was unset"] = None
+    last_seen_at: Annotated[datetime, "when that snapshot was taken, UTC"]
 
 
 class Topic(TableRow, frozen=True, kw_only=True, gc=False):
     """One row of TOPICS."""
 
     TABLE = "topics"
-    snapshot_id: int | None = None
-    topic: str
-    topic_id: str | None = None
-    topic_version: int | None = None
-    config: dict[str, str | None] | None = None
-    deletion_requested: bool
-    understood: bool | None = None
-    assignment_understood: bool | None = None
+    KEY = ("topic",)
+    snapshot_id: SnapshotId | None = None
+    topic: TopicName
+    topic_id: Annotated[str | None, "22 characters of base64url, null before Kafka 2.8"] = None
+    topic_version: Annotated[
+        int | None, "znode version of /brokers/topics/T; -2 if its ACL denies read access, null in KRaft"
+    ] = None
+    config: Annotated[
+        dict[str, str | None] | None,
+        "overrides in /config/topics/T; a value that could not be decoded is null; null if nothing could be decoded",
+    ] = None
+    deletion_requested: Annotated[bool, "/admin/delete_topics/T exists"]
+    understood: Annotated[bool | None, "false: /brokers/topics/T or its config could not be decoded completely"] = None
+    assignment_understood: Annotated[bool | None, "false: /brokers/topics/T could not be decoded completely"] = None
 
 
 class Partition(TableRow, frozen=True, kw_only=True, gc=False):
     """One row of PARTITIONS."""
 
     TABLE = "partitions"
-    snapshot_id: int | None = None
-    topic: str
-    partition: int
-    replicas: Brokers
-    adding_replicas: Brokers
-    removing_replicas: Brokers
-    leader: int | None = None
-    isr: Brokers | None = None
-    leader_epoch: int | None = None
-    controller_epoch: int | None = None
-    state_version: int | None = None
-    topic_version: int | None = None
-    leader_recovery_state: int | None = None
-    partition_state: str | None = None
-    offline_replicas: Brokers | None = None
-    under_replicated: bool | None = None
-    under_min_isr: bool | None = None
-    understood: bool | None = None
-    vanished: bool | None = None
-    eligible_leader_replicas: Brokers | None = None
-    last_known_elr: Brokers | None = None
+    KEY: ClassVar[tuple[str, ...]] = ("topic", "partition")
+    snapshot_id: Annotated[
+        Long | None, "snapshot that last changed this partition; a change of only topic_version does not count"
+    ] = None
+    topic: TopicName
+    partition: PartitionNumber
+    replicas: Annotated[Brokers, "assignment, preferred replica first"]
+    adding_replicas: Annotated[Brokers, "replicas a running reassignment adds"]
+    removing_replicas: Annotated[Brokers, "replicas a running reassignment removes"]
+    leader: Annotated[int | None, "leading broker, -1 none, null without a state znode"] = None
+    isr: Annotated[Brokers | None, "in-sync replicas, null without a state znode"] = None
+    leader_epoch: Annotated[int | None, "leader epoch, null without a state znode"] = None
+    controller_epoch: Annotated[int | None, "controller epoch of the last leadership decision"] = None
+    state_version: Annotated[
+        int | None,
+        "znode version of the state (Kafka's partition epoch); -2 if its ACL denies read access, null in KRaft",
+    ] = None
+    topic_version: Annotated[
+        int | None, "znode version of /brokers/topics/T; in partition_history, as of that change"
+    ] = None
+    leader_recovery_state: Annotated[int | None, "1 while recovering from an unclean election, else 0"] = None
+    partition_state: Annotated[
+        str | None,
+        "New (no state znode), Online, Offline, or NonExistent: vanished, or leaderless during its topic's deletion",
+    ] = None
+    offline_replicas: Annotated[Brokers | None, "assigned brokers that are not registered"] = None
+    under_replicated: Annotated[bool | None, "some assigned replica is not in the ISR"] = None
+    under_min_isr: Annotated[bool | None, "the ISR is smaller than min.insync.replicas"] = None
+    understood: Annotated[
+        bool | None, "false: a znode of this partition could not be decoded; the last good row is kept"
+    ] = None
+    vanished: Annotated[
+        bool | None, "true: it no longer existed, and this is its last row; only in partition_history"
+    ] = None
+    eligible_leader_replicas: Annotated[
+        Brokers | None, "KRaft: replicas out of the ISR that have all records, null if unknown"
+    ] = None
+    last_known_elr: Annotated[Brokers | None, "KRaft: the last members of the ISR and the ELR, null if unknown"] = None
 
     @property
     def key(self) -> Key:
@@ -192,17 +247,25 @@ class Partition(TableRow, frozen=True, kw_only=True, gc=False):
         return self.topic, self.partition
 
 
+class PartitionVersion(Partition, frozen=True, kw_only=True, gc=False):
+    """One row of PARTITION_HISTORY."""
+
+    TABLE = "partition_history"
+    KEY = ("topic", "partition", "snapshot_id")
+
+
 class ZnodeRequest(TableRow, frozen=True, kw_only=True):
     """One row of REQUESTS: a request in /admin, or a notification of brokers to the controller."""
 
     TABLE = "requests"
-    snapshot_id: int | None = None
-    kind: str
-    topic: str | None = None
-    partition: int | None = None
-    replicas: Brokers | None = None
-    broker_id: int | None = None
-    path: str
+    KEY = ("kind", "path")
+    snapshot_id: SnapshotId | None = None
+    kind: Annotated[str, "reassign, preferred_election, delete_topic, isr_change or log_dir"]
+    topic: TopicName | None = None
+    partition: PartitionNumber | None = None
+    replicas: Annotated[Brokers | None, "reassign: the target"] = None
+    broker_id: Annotated[int | None, "log_dir: the reporting broker"] = None
+    path: Annotated[str, "znode of the request, in KRaft the request that listed it and its partition"]
 
     @property
     def key(self) -> Key:
@@ -218,11 +281,12 @@ class BrokerConfig(TableRow, frozen=True, kw_only=True, gc=False):
     """One row of BROKER_CONFIGS: a setting of a broker, or the highest version of an API as `api.<NAME>`."""
 
     TABLE = "broker_configs"
-    snapshot_id: int | None = None
-    broker_id: int
-    name: str
-    value: str | None = None
-    assumed: bool | None = None
+    KEY = ("broker_id", "name")
+    snapshot_id: SnapshotId | None = None
+    broker_id: Annotated[int, "broker"]
+    name: Annotated[str, "configuration name, or api.<NAME> for the highest version supported"]
+    value: Annotated[str | None, "its value; never a secret"] = None
+    assumed: Annotated[bool | None, "the broker did not answer: this is Kafka's default"] = None
 
 
 HIDDEN_TOPICS: Final = "DescribeLogDirs"
@@ -238,23 +302,27 @@ class SecurityEntry(TableRow, frozen=True, kw_only=True, gc=False):
     """One row of SECURITY: what one resource, entity or user has, by number and digest."""
 
     TABLE = "security"
-    snapshot_id: int | None = None
-    kind: str
-    subject: str
-    entries: int
-    digest: str
+    KEY = ("kind", "subject")
+    snapshot_id: SnapshotId | None = None
+    kind: Annotated[str, "acl, quota or scram"]
+    subject: Annotated[str, "the resource and its pattern that ACLs are for, the entity of quotas, or the user"]
+    entries: Annotated[int, "its number of ACLs, of quotas, or of SCRAM credentials"]
+    digest: Annotated[str, "SHA-256 of these, the same from ZooKeeper and from KRaft; no secret is part of it"]
 
 
 class QuarantinedZnode(TableRow, frozen=True, kw_only=True):
     """One row of QUARANTINE: a znode that could not be decoded, or a request of KRaft that was refused."""
 
     TABLE = "quarantine"
-    snapshot_id: int | None = None
-    path: str
-    data: str | None = None
-    reason: str
-    blocks: str | None = None
-    mend: str | None = None
+    KEY = ("path", "reason")
+    snapshot_id: SnapshotId | None = None
+    path: Annotated[str, "znode that could not be decoded, in KRaft the request that was refused and its subject"]
+    data: Annotated[str | None, "its data as read, truncated; bytes that are not text as \\xNN"] = None
+    reason: Annotated[str, "what was found and what was expected"]
+    blocks: Annotated[str | None, "what it blocks in Kafka, as fail-over or broker start; null for nothing"] = None
+    mend: Annotated[
+        str | None, "zookeeper-shell.sh command that repairs it without loss; null if there is no safe one"
+    ] = None
 
     @property
     def whole_topic(self) -> str | None:
@@ -282,58 +350,129 @@ class ClusterEvent(TableRow, frozen=True, kw_only=True):
     """One row of EVENTS."""
 
     TABLE = "events"
-    snapshot_id: int
-    kind: str
-    subject: str
-    before: str | None = None
-    after: str | None = None
+    KEY = ("snapshot_id", "kind", "subject")
+    snapshot_id: SnapshotId
+    kind: Annotated[str, "BrokerJoined, LeaderChanged, IsrShrunk, ..."]
+    subject: Annotated[str, "broker, topic or topic-partition"]
+    before: Annotated[str | None, "in the snapshot before"] = None
+    after: Annotated[str | None, "in this snapshot"] = None
 
 
 class LossImpact(TableRow, frozen=True, kw_only=True):
     """One row of WHATIF: what the loss of some brokers costs."""
 
     TABLE = "whatif"
-    snapshot_id: int
-    lose: str
-    scenario: str
-    lost: Brokers
-    offline: int = 0
-    unclean_only: int = 0
-    no_replica: int = 0
-    under_min_isr: int = 0
-    newly_under_min_isr: int = 0
-    leaders_moved: int = 0
-    max_leaders: int = 0
-    most_leaders_on: int | None = None
-    mean_leaders: float | None = None
-    leader_skew: float | None = None
-    not_judged: int = 0
-    newly_offline: int = 0
+    KEY = ("snapshot_id", "lose", "scenario")
+    snapshot_id: SnapshotId
+    lose: Annotated[str, "what every scenario loses: brokers=1, racks=1 or pairs"]
+    scenario: Annotated[str, "what is lost, as displayed: broker 3, rack a, brokers 3+7"]
+    lost: Annotated[Brokers, "the brokers lost, ascending"]
+    offline: Annotated[
+        Long, "partitions without a leader, after clean elections, including those already without one"
+    ] = 0
+    unclean_only: Annotated[
+        Long, "of newly_offline, those that an unclean election could lead: live replicas, none in sync"
+    ] = 0
+    no_replica: Annotated[Long, "of newly_offline, those without a live replica that can lead"] = 0
+    under_min_isr: Annotated[
+        Long, "partitions with fewer live ISR members than min.insync.replicas, offline ones too"
+    ] = 0
+    newly_under_min_isr: Annotated[Long, "of these, those with enough live ISR members before the loss"] = 0
+    leaders_moved: Annotated[Long, "partitions led by another broker after the loss"] = 0
+    max_leaders: Annotated[Long, "partitions led by the surviving broker that leads most"] = 0
+    most_leaders_on: Annotated[int | None, "that broker, the lowest id of several; null if no broker leads"] = None
+    mean_leaders: Annotated[float | None, "partitions led, over surviving brokers; null if none survives"] = None
+    leader_skew: Annotated[float | None, "max_leaders / mean_leaders: 1 is even; null if no broker leads"] = None
+    not_judged: Annotated[Long, "partitions left out: not decodable, or without a state znode"] = 0
+    newly_offline: Annotated[
+        Long, "of offline, those that would have a leader without the loss, after the elections due now"
+    ] = 0
+
+
+class ReplicaLog(TableRow, frozen=True, kw_only=True):
+    """One row of SIZES: the log of a replica."""
+
+    TABLE = "sizes"
+    KEY = ("broker_id", "topic", "partition", "log_dir")
+    broker_id: Annotated[int, "broker that holds the log"]
+    topic: TopicName
+    partition: PartitionNumber
+    log_dir: Annotated[str, "folder of the log on that broker"]
+    bytes: Annotated[Long, "bytes of its segments"]
+    offset_lag: Annotated[
+        Long,
+        "reported by the broker: offsets behind the high watermark it knows, mostly 0 even for a replica that is "
+        "still being copied; of a future log, offsets behind the current one; -1 unknown",
+    ]
+    is_future: Annotated[bool, "a copy in another log dir that will replace the current one"]
+    taken_at: Annotated[datetime, "when the broker reported it, UTC"]
+
+
+class LogDir(TableRow, frozen=True, kw_only=True):
+    """One row of LOG_DIRS."""
+
+    TABLE = "log_dirs"
+    KEY = ("broker_id", "log_dir")
+    broker_id: Annotated[int, "broker that has the log dir"]
+    log_dir: Annotated[str, "folder of logs on that broker"]
+    total_bytes: Annotated[Long | None, "size of its volume; null if the broker does not report it (before 3.3)"] = None
+    usable_bytes: Annotated[Long | None, "free bytes of that volume; null if the broker does not report it"] = None
+    error: Annotated[str | None, "why the broker could not read it, null if it could"] = None
+    taken_at: Annotated[datetime, "when the broker reported it, UTC"]
+    cordoned: Annotated[bool | None, "true: it takes no new replicas; null if the broker does not report it"] = None
+
+
+class BrokerImbalance(Struct, frozen=True, kw_only=True):
+    """The partitions that prefer a broker, and how many of them it does not lead."""
+
+    broker_id: Annotated[int, "preferred replica of the partitions counted"]
+    preferred_partitions: Annotated[Long, "partitions whose preferred replica this broker is"]
+    not_led: Annotated[Long, "of these, the ones it does not lead: the imbalance"]
+    ratio: Annotated[float, "not_led / preferred_partitions"]
+    exceeds: Annotated[bool, "ratio is strictly above the threshold"]
+    threshold: Annotated[float, "the threshold it was compared with"]
+
+
+class BrokerImbalanceRow(BrokerImbalance, frozen=True, kw_only=True):
+    """One row of IMBALANCE."""
+
+    TABLE = "imbalance"
+    KEY = ("snapshot_id", "broker_id")
+    cluster: ClusterName = ""
+    snapshot_id: SnapshotId
 
 
 class DrainedBroker(TableRow, frozen=True, kw_only=True):
     """One row of DRAINED."""
 
     TABLE = "drained"
-    broker_id: int
-    mode: str
-    controller_epoch: int | None = None
-    broker_epoch: int | None = None
-    plan_id: str | None = None
-    since: datetime
+    KEY = ("broker_id",)
+    broker_id: Annotated[int, "broker that is elected leader only if no other replica is in sync"]
+    mode: Annotated[str, "admin: last in the order of replicas; resident: also out of the ISRs, and stopped"]
+    controller_epoch: Annotated[
+        int | None, "resident: controller epoch of the commit; the drain ends when another controller takes over"
+    ] = None
+    broker_epoch: Annotated[
+        Long | None,
+        "the broker's registration when the commit began, -1 if it had none; a resident drain ends when the "
+        "broker registers again; null: drained by an older version",
+    ] = None
+    plan_id: PlanId | None = None
+    since: Annotated[datetime, "when the commit of that plan began, UTC"]
 
 
 class ThrottledConfig(TableRow, frozen=True, kw_only=True):
     """One row of THROTTLES: a config of a broker or topic that a plan's commit sets, and its value before."""
 
     TABLE = "throttles"
-    plan_id: str
-    kind: str
-    resource: str
-    name: str
-    before: str | None = None
-    set_to: list[str]
-    set_at: datetime
+    KEY = ("plan_id", "kind", "resource", "name")
+    plan_id: PlanId
+    kind: Annotated[str, "broker (rates) or topic (throttled replicas)"]
+    resource: Annotated[str, "broker id or topic"]
+    name: Annotated[str, "configuration that the plan's commit sets while its replicas move"]
+    before: Annotated[str | None, "override that was set before and is restored, null for none"] = None
+    set_to: Annotated[list[str], "values this plan set or was about to set, the newest last"]
+    set_at: Annotated[datetime, "when it was first set, UTC"]
 
 
 class LeaseRecord(TableRow, frozen=True, kw_only=True):
@@ -343,22 +482,24 @@ class LeaseRecord(TableRow, frozen=True, kw_only=True):
     """
 
     TABLE = "leases"
-    token: str
-    holder: str
-    deadline: datetime
+    KEY = ("token", "holder", "deadline")
+    token: Annotated[str, "identifies the process that took the lease"]
+    holder: Annotated[str, "that process as JSON: user, host, process id, command, plan and since when"]
+    deadline: Annotated[datetime, "another process may take the lease from then on, UTC; its holder moves it on"]
 
 
 class RejectionRecord(TableRow, frozen=True, kw_only=True):
     """One row of REJECTIONS: why a plan has no change for a partition, or no operation for a topic."""
 
     TABLE = "rejections"
-    plan_id: str = ""
-    topic: str
-    partition: int
+    KEY = ("plan_id", "topic", "partition", "code")
+    plan_id: PlanId = ""
+    topic: TopicName
+    partition: Annotated[int, "partition number within the topic, -1 for the whole topic"]
     """WHOLE_TOPIC for a whole topic."""
-    action: str | None = None
-    code: str
-    reason: str | None = None
+    action: Annotated[str | None, "requested action"] = None
+    code: Annotated[str, "NO_ELIGIBLE_LEADER, ALREADY_PREFERRED, ..."]
+    reason: Annotated[str | None, "why there is no change"] = None
 
     @property
     def name(self) -> str:
@@ -370,52 +511,61 @@ class CandidateEvidence(TableRow, frozen=True, kw_only=True):
     """One row of EVIDENCE: a live replica that could lead a partition without a live ISR member."""
 
     TABLE = "evidence"
-    plan_id: str = ""
-    topic: str
-    partition: int
-    broker_id: int
-    rank: int
-    chosen: bool = False
-    kafkas_choice: bool
-    last_in_isr_snapshot: int | None = None
-    last_in_isr_at: datetime | None = None
-    epochs_since: int | None = None
-    log_size: int | None = None
+    KEY = ("plan_id", "topic", "partition", "broker_id")
+    plan_id: PlanId = ""
+    topic: TopicName
+    partition: PartitionNumber
+    broker_id: Annotated[int, "live replica that could lead a partition without a live ISR member"]
+    rank: Annotated[int, "1 may lose least"]
+    chosen: Annotated[bool, "the plan elects it if unclean is allowed: in `plan recover` the one ranked first"] = False
+    kafkas_choice: Annotated[bool, "Kafka would elect it: the first live replica"]
+    last_in_isr_snapshot: Annotated[Long | None, "last snapshot that saw it in the ISR, null if none did"] = None
+    last_in_isr_at: Annotated[
+        datetime | None, "when that snapshot was taken, UTC: it has everything acknowledged before"
+    ] = None
+    epochs_since: Annotated[int | None, "leader epochs since then"] = None
+    log_size: Annotated[Long | None, "bytes of its log, null if unknown"] = None
 
 
 class BrokerResponseRow(TableRow, frozen=True, kw_only=True):
     """One row of ANSWERS: the latest response of a broker about one partition, or about none."""
 
     TABLE = "answers"
-    broker_id: int
-    api: str
-    topic: str | None = None
-    partition: int | None = None
-    broker_epoch: int | None = None
-    controller_epoch: int | None = None
-    leader_epoch: int | None = None
-    error: int | None = None
-    delete_partition: bool | None = None
-    at: datetime | None = None
+    KEY = ("broker_id", "api")
+    broker_id: Annotated[int, "broker that answered"]
+    api: Annotated[str, "UpdateMetadata, LeaderAndIsr or StopReplica"]
+    topic: TopicName | None = None
+    partition: PartitionNumber | None = None
+    broker_epoch: Annotated[Long | None, "broker epoch in the request"] = None
+    controller_epoch: Annotated[int | None, "controller epoch in the request"] = None
+    leader_epoch: Annotated[int | None, "leader epoch sent"] = None
+    error: Annotated[int | None, "Kafka error code of the response, 0 none"] = None
+    delete_partition: Annotated[bool | None, "StopReplica: whether the log is deleted too; else null"] = None
+    at: Annotated[datetime | None, "when the response arrived, UTC"] = None
 
 
 class CommitRecord(TableRow, frozen=True, kw_only=True):
     """One row of COMMITS: an intent, an outcome or a step."""
 
     TABLE = "commits"
-    plan_id: str
-    attempt: int
-    wave: int | None = None
-    topic: str | None = None
-    partition: int | None = None
-    action: str
-    outcome: str
-    state_version_after: int | None = None
-    committed_at: datetime
-    who: str | None = None
-    message: str | None = None
-    controller_epoch: int | None = None
-    run: str | None = None
+    KEY = ("plan_id", "attempt", "action", "outcome")
+    plan_id: PlanId
+    attempt: Annotated[int, "counts up from 1 with each commit of the plan"]
+    wave: Annotated[int | None, "wave of the change, null for a step"] = None
+    topic: TopicName | None = None
+    partition: PartitionNumber | None = None
+    action: Annotated[
+        str, "action of the change, kind of the operation, or take_over, hand_back, throttle, cancel, ..."
+    ]
+    outcome: Annotated[str, "pending (written before), applied, stale, fenced, failed, unknown or skipped"]
+    state_version_after: Annotated[int | None, "state znode version after Surveyor's write"] = None
+    committed_at: Annotated[datetime, "when this row was recorded, UTC"]
+    who: Annotated[str | None, "user and host that committed, or submitted the plan to `surveyor control`"] = None
+    message: Annotated[str | None, "what happened"] = None
+    controller_epoch: Annotated[
+        int | None, "controller epoch held when this was recorded, null if the request went to Kafka's controller"
+    ] = None
+    run: Annotated[str | None, "dag/run/task of the Airflow task that committed, null if none did"] = None
 
     @property
     def change(self) -> tuple[int, str, int] | None:
@@ -428,32 +578,43 @@ class CommitRecord(TableRow, frozen=True, kw_only=True):
 class BrokerEpoch(Struct, frozen=True, kw_only=True):
     """A broker that is registered, and its epoch; null in KRaft."""
 
-    broker_id: int
-    broker_epoch: int | None = None
+    broker_id: Annotated[int, "broker"]
+    broker_epoch: Annotated[Long | None, "czxid of its registration"] = None
 
 
 class PlanRecord(TableRow, frozen=True, kw_only=True):
     """One row of PLANS: what is known of a plan besides its rows."""
 
     TABLE = "plans"
-    plan_id: str
-    name: str | None = None
-    snapshot_id: int
-    kind: str
-    parameters: str = "{}"
-    created_at: datetime
-    status: str
-    changes: int = 0
-    rejected: int = 0
-    moves: int = 0
-    cluster_id: str | None = None
-    brokers: list[BrokerEpoch] = []
-    names: list[str] | None = None
-    submission: str | None = None
-    command: str | None = None
-    verified_at: datetime | None = None
-    last_attempt: int | None = None
-    status_reason: str | None = None
+    KEY = ("plan_id",)
+    plan_id: PlanId
+    name: Annotated[str | None, "the first of its names, null if it has none"] = None
+    snapshot_id: Annotated[Long, "snapshot the plan was computed from"]
+    kind: Annotated[str, f"{', '.join([*PlanKind][:-1])} or {[*PlanKind][-1]}"]
+    parameters: Annotated[str, "JSON object of the options"] = "{}"
+    created_at: Annotated[datetime, "when it was planned, UTC"]
+    status: Annotated[str, "planned, refused, committing, committed, partial, cancelled or rolled_back"]
+    changes: Annotated[Long, "rows in changes"] = 0
+    rejected: Annotated[Long, "rows in rejections"] = 0
+    moves: Annotated[Long, "replicas that are copied to another broker"] = 0
+    cluster_id: Annotated[str | None, "id of the cluster that was snapshotted"] = None
+    brokers: Annotated[list[BrokerEpoch], "brokers that are live in the snapshot"] = []
+    names: Annotated[list[str] | None, "all its names, each unique within the cluster; null if none"] = None
+    submission: Annotated[
+        str | None,
+        "ZooKeeper session and SHA-256 of the last submission to `surveyor control`, null if none: control "
+        "executes nothing else",
+    ] = None
+    command: Annotated[
+        str | None, "the command as typed, without connection options; sensitive values hidden; null if unknown"
+    ] = None
+    verified_at: Annotated[
+        datetime | None, "when `surveyor verify` first found the whole plan complete, UTC; null before"
+    ] = None
+    last_attempt: Annotated[int | None, "number of the commit that began last; null if none"] = None
+    status_reason: Annotated[str | None, "what closed a plan that no user cancelled, as a later plan; null if none"] = (
+        None
+    )
 
     @property
     def state(self) -> str:
@@ -490,13 +651,21 @@ class PlanRecord(TableRow, frozen=True, kw_only=True):
         return options
 
     @property
+    def traits(self) -> PlanTraits:
+        """The traits of its kind; a kind of a later version has none."""
+        return next((kind.traits for kind in PlanKind if kind == self.kind), PlanTraits())
+
+    @property
     def is_cycle(self) -> bool:
         """Whether it records a cycle of `surveyor control`, which cannot be committed again."""
         return self.kind == PlanKind.RECONCILE and CONTROL in self.options
 
 
 class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
-    """The part of a change that reviews show: before, after, and the reason."""
+    """The part of a change that reviews show: before, after, and the reason.
+
+    `Change` has these fields again, with their comments and in the order of the table.
+    """
 
     wave: int = 0
     topic: str
@@ -527,22 +696,40 @@ class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
 class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
     """One row of CHANGES: everything that is written, sent and checked."""
 
-    adding_before: Brokers | None = None
-    adding_after: Brokers
-    removing_before: Brokers | None = None
-    removing_after: Brokers
-    leader_epoch_before: int | None = None
-    leader_epoch_after: int | None = None
-    controller_epoch_before: int | None = None
-    leader_recovery_state_before: int | None = None
-    leader_recovery_state_after: int | None = None
-    state_version: int | None
-    topic_id: str | None = None
-    is_new: bool
-    leader_and_isr_to: Brokers
-    stop_replica_to: Brokers | None = None
-    cluster: str = ""
-    plan_id: str = ""
+    TABLE = "changes"
+    KEY = ("plan_id", "wave", "topic", "partition")
+    cluster: ClusterName = ""
+    plan_id: PlanId = ""
+    wave: Annotated[int, "changes of one wave are committed together, before the changes of the next wave"] = 0
+    topic: TopicName
+    partition: PartitionNumber
+    action: Annotated[str, "create, elect, take_offline, shrink_isr, elect_preferred, reassign, ..."]
+    replicas_before: Annotated[Brokers | None, "assignment before"] = None
+    replicas_after: Annotated[Brokers, "target assignment"]
+    adding_before: Annotated[Brokers | None, "adding replicas before"] = None
+    adding_after: Annotated[Brokers, "replicas to add"]
+    removing_before: Annotated[Brokers | None, "removing replicas before"] = None
+    removing_after: Annotated[Brokers, "replicas to remove"]
+    leader_before: Annotated[int | None, "leader before, -1 none, null without a state znode"] = None
+    leader_after: Annotated[int, "new leader, -1 none"]
+    isr_before: Annotated[Brokers | None, "ISR before"] = None
+    isr_after: Annotated[Brokers, "new ISR"]
+    leader_epoch_before: Annotated[int | None, "leader epoch before; null if an earlier wave changes it"] = None
+    leader_epoch_after: Annotated[int | None, "new leader epoch; null if Kafka's controller decides"] = None
+    controller_epoch_before: Annotated[int | None, "controller epoch of the state before"] = None
+    leader_recovery_state_before: Annotated[int | None, "recovery state before"] = None
+    leader_recovery_state_after: Annotated[int | None, "new recovery state"] = None
+    state_version: Annotated[int | None, "state znode version the change was computed from, -1 if there was none"]
+    topic_version: Annotated[int | None, "topic znode version the change was computed from, -1 if there was none"]
+    topic_id: Annotated[str | None, "topic id"] = None
+    is_new: Annotated[bool, "the replicas do not exist yet"]
+    leader_and_isr_to: Annotated[Brokers, "recipients of LeaderAndIsr"]
+    stop_replica_to: Annotated[Brokers | None, "recipients of StopReplica, without deletion; null for none"] = None
+    requires_live: Annotated[
+        Brokers, "precondition: brokers that must still be live at commit; in batch mode with the same registration"
+    ]
+    requires_dead: Annotated[Brokers, "precondition: brokers that must still not be live at commit"]
+    reason: Annotated[str, "why the change is made"]
 
     @property
     def key(self) -> Key:
@@ -597,11 +784,12 @@ class Operation(TableRow, frozen=True, kw_only=True):
     """
 
     TABLE = "operations"
-    plan_id: str = ""
-    sequence: int
-    kind: str
-    topic: str
-    data: str
+    KEY = ("plan_id", "sequence")
+    plan_id: PlanId = ""
+    sequence: Annotated[int, "order within the plan"]
+    kind: Annotated[str, "create_topic, expand_topic, alter_config, delete_topic, or a step of a request in /admin"]
+    topic: TopicName
+    data: Annotated[str, "JSON object of the operation's data"]
 
     @property
     def wave(self) -> int:
@@ -648,3 +836,33 @@ def changes_among(rows: Iterable[PlanRow]) -> list[Change]:
 def operations_among(rows: Iterable[PlanRow]) -> list[Operation]:
     """Return the rows about a whole topic."""
     return [row for row in rows if isinstance(row, Operation)]
+
+
+TABLES: Final[tuple[type[TableRow | BrokerImbalanceRow | Change], ...]] = (
+    Snapshot,
+    Broker,
+    LastSeenBroker,
+    Topic,
+    Partition,
+    PartitionVersion,
+    ZnodeRequest,
+    BrokerConfig,
+    SecurityEntry,
+    QuarantinedZnode,
+    ClusterEvent,
+    BrokerImbalanceRow,
+    LossImpact,
+    PlanRecord,
+    Change,
+    Operation,
+    RejectionRecord,
+    CandidateEvidence,
+    ReplicaLog,
+    LogDir,
+    DrainedBroker,
+    ThrottledConfig,
+    LeaseRecord,
+    CommitRecord,
+    BrokerResponseRow,
+)
+"""The row of each table, in the order of docs/tables.md."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.enums import SecurityKind
-from schemas.rows import SecurityCounts, SecurityEntry
+from schemas.rows import Row, SecurityEntry
 
 
 def acl_row(*values: str) -> str:
@@ -66,17 +66,17 @@ class SecurityReading:
     credentials: Sequence[str] | None
 
     @property
-    def counts(self) -> SecurityCounts:
-        """The numbers and digests of all rows, as columns of SNAPSHOTS."""
+    def counts(self) -> Row:
+        """The numbers and digests of all rows, as columns of SNAPSHOTS: what a migration is proved to keep."""
         acls, quotas, credentials = self.acls, self.quotas, self.credentials
-        return SecurityCounts(
-            acls=_count(acls),
-            quotas=_count(quotas),
-            scram_credentials=_count(credentials),
-            acls_digest=_digest(acls),
-            quotas_digest=_digest(quotas),
-            scram_digest=_digest(credentials),
-        )
+        return {
+            "acls": _count(acls),
+            "quotas": _count(quotas),
+            "scram_credentials": _count(credentials),
+            "acls_digest": _digest(acls),
+            "quotas_digest": _digest(quotas),
+            "scram_digest": _digest(credentials),
+        }
 
     @property
     def entries(self) -> list[SecurityEntry]:

@@ -7,17 +7,13 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
-from schemas import columns
-from schemas.column_types import uncommented
+from schemas.columns import KEY_COLUMNS, TABLE_COLUMNS, uncommented
 
-KEY_COLUMNS: Final = columns.KEY_COLUMNS
 PARTITION_KEY: Final = [*KEY_COLUMNS["partitions"]]
 
 BROKER_IDS: Final = ArrayType(IntegerType())
 
-SPARK_SCHEMAS: Final = {
-    name: StructType.fromJson(uncommented(table.json)) for name, table in columns.TABLE_COLUMNS.items()
-}
+SPARK_SCHEMAS: Final = {name: StructType.fromJson(uncommented(columns.json)) for name, columns in TABLE_COLUMNS.items()}
 """Without comments, which rows lose on one engine and keep on another."""
 
 SNAPSHOTS: Final = SPARK_SCHEMAS["snapshots"]

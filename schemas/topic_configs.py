@@ -10,7 +10,7 @@ ignores names that it does not know. Values are trimmed as Java does it.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -55,6 +55,8 @@ class TopicConfig:
     expected: str
     takes: Callable[[str], bool]
     since: str | None = None
+    is_stricter: bool = False
+    """Whether this table is stricter than Kafka's parser."""
 
 
 def _number(least: int, most: int, *others: int, since: str | None = None) -> TopicConfig:
@@ -70,8 +72,8 @@ def _number(least: int, most: int, *others: int, since: str | None = None) -> To
     return TopicConfig(bits, f"a whole number from {least} to {most}{also}", takes, since)
 
 
-def _one_of(*values: str, kind: str = "STRING", since: str | None = None) -> TopicConfig:
-    return TopicConfig(kind, f"one of {', '.join(values)}", lambda text: text in values, since)
+def _one_of(*values: str) -> TopicConfig:
+    return TopicConfig("STRING", f"one of {', '.join(values)}", lambda text: text in values)
 
 
 def _boolean(since: str | None = None) -> TopicConfig:
@@ -94,17 +96,17 @@ _POLICY_TYPE: Final = TopicConfig(
 )
 
 _THROTTLED: Final = TopicConfig(
-    # stricter than the parser: brokers fail on blanks and empty members of the list
     "LIST",
     "* or partition:broker by comma, as in 0:1,1:2",
     lambda text: bool(_REPLICAS.fullmatch(text)),
+    is_stricter=True,  # brokers fail on blanks and empty members of the list
 )
 
 _FORMAT: Final = TopicConfig(
-    # stricter than later parsers: an older broker stops on a version it does not know
     "STRING",
     "a version of Kafka from 0.8.0 to 2.4-IV1 (later ones mean the same format)",
     lambda text: bool(_FORMATS.fullmatch(text)),
+    is_stricter=True,  # an older broker stops on a version that it does not know
 )
 
 TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
@@ -117,9 +119,9 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     "file.delete.delay.ms": _number(0, LONG),
     "flush.messages": _number(1, LONG),
     "flush.ms": _number(0, LONG),
-    "follower.replication.throttled.replicas": _THROTTLED,
+    FOLLOWER_REPLICAS: _THROTTLED,
     "index.interval.bytes": _number(0, INT),
-    "leader.replication.throttled.replicas": _THROTTLED,
+    LEADER_REPLICAS: _THROTTLED,
     "local.retention.bytes": _number(-2, LONG, since="3.6"),
     "local.retention.ms": _number(-2, LONG, since="3.6"),
     "max.compaction.lag.ms": _number(1, LONG),
@@ -140,7 +142,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     "retention.bytes": _number(-LONG - 1, LONG),
     "retention.ms": _number(-1, LONG),
     "segment.bytes": _number(14, INT),
-    "segment.index.bytes": _number(12, INT),
+    "segment.index.bytes": replace(_number(12, INT), is_stricter=True),
     "segment.jitter.ms": _number(0, LONG),
     "segment.ms": _number(1, LONG),
     UNCLEAN_ELECTION: _boolean(),
@@ -226,13 +228,7 @@ def value_faults(config: Mapping[str, str]) -> Iterator[str]:
             yield f"{name}={value!r}: expected {setting.expected}"
 
 
-_STRICTER: Final = {
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
-    "message.format.version",
-    "segment.index.bytes",
-}
-"""Names for which this table is stricter than Kafka's parser."""
+_STRICTER: Final = {name for name, setting in TOPIC_CONFIGS.items() if setting.is_stricter}
 
 
 def unparsable_values(config: Mapping[str, str | None]) -> Iterator[str]:

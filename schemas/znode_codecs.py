@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 
 from schemas.enums import NO_CONTROLLER, RECOVERED, RECOVERING
-from schemas.jackson import NotJsonError, coerced_int, coerced_text, encoded, first_value, java_int, plain_json
+from schemas.jackson import NotJsonError, encoded, first_value, java_int, plain_json
 from schemas.znode_json import (
     LAST_EPOCH,
     SECURITY_PROTOCOLS,
@@ -53,7 +53,7 @@ TOPIC_ID: Final = "topic_id"
 FORBIDDEN: Final = b"(forbidden)"
 """Stands for the data of a znode that its ACL does not let this client read; compared by identity.
 
-No decoder understands it, so that whatever rests on the znode counts as unknown.
+Every decoder rejects it. The values that depend on the znode are therefore unknown.
 """
 
 FORBIDDEN_REASON: Final = (
@@ -74,10 +74,10 @@ class MalformedZnodeError(ValueError):
 class Endpoint(Struct, frozen=True):
     """An advertised endpoint; the name of the listener is null in KRaft, because no response has it."""
 
-    listener: str | None
-    security_protocol: str
-    host: str
-    port: int
+    listener: Annotated[str | None, "listener name"]
+    security_protocol: Annotated[str, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"]
+    host: Annotated[str, "advertised host"]
+    port: Annotated[int, "advertised port"]
 
     @property
     def listener_name(self) -> str:
@@ -584,11 +584,7 @@ def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     """
     if data == b"":
         return []
-    try:
-        partitions = _decode(data, _PARTITIONS).partitions
-    except MalformedZnodeError:
-        partitions = [_listed_partition(bytes(entry)) for entry in _decode(data, _LISTED_BY_PART).partitions]
-    return _last_of_each(map(_topic_partition, partitions))
+    return _last_of_each(map(_topic_partition, _decode(data, _PARTITIONS).partitions))
 
 
 def read_partitions(data: bytes | None) -> tuple[list[TopicPartition], list[str]]:
@@ -603,23 +599,10 @@ def read_partitions(data: bytes | None) -> tuple[list[TopicPartition], list[str]
     listed, reasons = [], []
     for number, entry in enumerate(entries):
         try:
-            listed.append(_topic_partition(_listed_partition(bytes(entry))))
+            listed.append(_topic_partition(_decode(bytes(entry), _LISTED)))
         except MalformedZnodeError as error:
             reasons.append(f"entry {number}: {error}")
     return _last_of_each(listed), reasons
-
-
-def _listed_partition(entry: bytes) -> ListedPartition:
-    """Decode one entry; of a reassignment Jackson makes texts and numbers of each other, as of `"partition":"0"`."""
-    try:
-        return _decode(entry, _LISTED)
-    except MalformedZnodeError:
-        content = _object_of(entry)
-        topic, partition = coerced_text(content.get("topic")), coerced_int(content.get("partition"))
-        if "replicas" not in content or topic is None or partition is None:
-            raise
-    coerced = {"topic": topic, "partition": partition, "replicas": content["replicas"]}
-    return _decode_value(coerced, _LISTED)
 
 
 def _last_of_each(listed: Iterable[TopicPartition]) -> list[TopicPartition]:

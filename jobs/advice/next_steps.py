@@ -11,7 +11,6 @@ from shlex import quote
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS
-from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.advice.outage import Outage
 from jobs.advice.reassignments import stalled_steps
 from jobs.core.migration_signs import migration_notice
@@ -25,12 +24,11 @@ from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from planner.columns.broker_skew import BYTES, EMPTY, LEADERS, Skew
 from schemas.broker_configs import DEFAULT_ENTITY
-from schemas.enums import NO_CONTROLLER, DrainMode, PlanKind, PlanStatus
+from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import PlanRecord, QuarantinedZnode
 from schemas.text import abbreviate, broker_list, plan_size, pluralise
-from schemas.znode_json import LAST_EPOCH
 
 OLD_SNAPSHOT_SECONDS: Final = 3600.0
 """Seconds after which a new snapshot is due: plans are made on snapshots, and `show` shows them."""
@@ -58,7 +56,7 @@ class ClusterSituation:
     max_plan_age: float
     """Seconds after which a commit refuses a plan."""
     outage: Outage | None = None
-    """The brokers that bring back the partitions that are `stuck`."""
+    """The brokers that bring back the partitions that are `offline_without_isr`."""
     missing_since: Mapping[int, datetime] = field(default_factory=dict)
     """For each broker that is gone: when the first snapshot was taken that misses it."""
     vanished: VanishedTopics | None = None
@@ -181,7 +179,7 @@ def repair_suggestion(blocking: QuarantinedZnode, latest_epoch: int) -> Suggesti
         return Suggestion(f"{text}; set it to the latest known controller epoch", zookeeper_shell=command)
     if blocking.path.startswith(DELETE_TOPICS):
         return Suggestion(f"{text}; Surveyor deletes it once it is the controller", "reconcile")
-    return Suggestion(f"{text}; docs/troubleshooting.md explains how to repair it", "show quarantine")
+    return Suggestion(f"{text}; docs/runbook.md explains how to repair it", "show quarantine")
 
 
 def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
@@ -192,23 +190,11 @@ def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
         )
 
 
-def _last_epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Suggest how to repair states that no controller may overwrite: none can have a later epoch."""
-    for name in situation.health.named.get("last_epoch", ()):
-        topic, _, partition = name.rpartition("-")
-        path = state_path((topic, partition))
-        text = f"{path} has controller epoch {LAST_EPOCH}, the last one, and is not overwritten by any controller"
-        epoch = situation.health.controller_epoch or situation.latest_epoch
-        yield Suggestion(
-            f"{text}; write it again unchanged except for controller_epoch {epoch}", zookeeper_shell=f"get {path}"
-        )
-
-
 def _repairs(situation: ClusterSituation) -> Iterator[Suggestion]:
     health = situation.health
-    if health.mendable:
+    if health.repairable:
         yield Suggestion(
-            f"{pluralise(health.mendable, 'partition')} with a dead leader or a dead ISR member",
+            f"{pluralise(health.repairable, 'partition')} with a dead leader or a dead ISR member",
             "reconcile",
         )
     elif health.controller_id == NO_CONTROLLER and health.live:
@@ -216,8 +202,8 @@ def _repairs(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _outage(situation: ClusterSituation) -> Iterator[Suggestion]:
-    if situation.health.stuck:
-        count = pluralise(situation.health.stuck, "partition")
+    if situation.health.offline_without_isr:
+        count = pluralise(situation.health.offline_without_isr, "partition")
         unknown = f"{count} offline, and Surveyor cannot elect a leader: start the brokers that were in sync last"
         yield Suggestion(situation.outage.sentence if situation.outage else unknown)
 
@@ -257,7 +243,7 @@ def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
 def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Suggest the last resorts if a broker does not return: lose records, or copy its replicas to other brokers."""
     health = situation.health
-    if health.stuck:
+    if health.offline_without_isr:
         if health.live:
             text = "if those brokers cannot be started: see which replica could lead, and what that loses"
             yield Suggestion(text, "plan recover")
@@ -421,7 +407,7 @@ def _is_begun(plan: PlanRecord) -> bool:
 def _is_committable(situation: ClusterSituation, plan: PlanRecord) -> bool:
     """Return whether a commit would accept the plan; what reconcile finds due on a newer snapshot takes its place."""
     size = plan.changes or situation.warehouse_status.operations[plan.plan_id]
-    is_superseded = plan.kind == PlanKind.RECONCILE and _is_on_older_snapshot(situation, plan)
+    is_superseded = plan.traits.is_superseded and _is_on_older_snapshot(situation, plan)
     return bool(size) and situation.is_fresh(plan) and not is_superseded
 
 
@@ -530,7 +516,6 @@ RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _quorum,
     _blocked,
     _epoch,
-    _last_epoch,
     _outage,
     _repairs,
     _gone,

@@ -22,7 +22,7 @@ from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import unclean_only_mask
 from planner.leadership.last_in_sync import BrokerStart, StartOrder, start_order
-from schemas.enums import NO_LEADER, PartitionState, PlanKind
+from schemas.enums import NO_LEADER, PartitionState
 from schemas.rows import BrokerResponseRow, Key, PlanRecord, Row, Snapshot
 from schemas.text import broker_list, pluralise
 
@@ -119,19 +119,19 @@ def _unknown(order: StartOrder) -> list[str]:
 
 
 def outage_now(view: ClusterView, warehouse: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:
-    """Judge the observed state; `warehouse` has its history up to the snapshot, None if that cannot be read."""
+    """Return the outage now; `warehouse` has the history up to the snapshot, None if it cannot be read."""
     return _outage(view, unclean_only_mask(view), warehouse, snapshot)
 
 
 def outage_after(source: ClusterSource, warehouse: Warehouse, plan: PlanRecord) -> Outage | None:
-    """Judge the current cluster after a plan that was to elect leaders."""
+    """Return the outage that is left after the commit of a plan to elect leaders."""
     if not elects_leaders(plan):
         return None
     return outage_now(view_now(source), warehouse, last_snapshot(warehouse))
 
 
 def outage_left_by(warehouse: Warehouse, plan: PlanRecord) -> Outage | None:
-    """Judge the snapshot of a plan that elects leaders: what stays offline after its commit."""
+    """Return the outage in a plan's snapshot that its elections leave; None for other plans."""
     if not elects_leaders(plan):
         return None
     snapshots = warehouse.typed_rows(Snapshot, ("snapshot_id", "=", plan.snapshot_id))
@@ -147,9 +147,7 @@ def outage_left_by(warehouse: Warehouse, plan: PlanRecord) -> Outage | None:
 
 def elects_leaders(plan: PlanRecord) -> bool:
     """Return whether a plan was made to elect leaders of offline partitions."""
-    if plan.kind == PlanKind.ELECT:
-        return plan.options.get("election") in {"offline", "unclean"}
-    return plan.kind in {PlanKind.RECONCILE, PlanKind.RECOVER}
+    return plan.traits.elects_leaders or plan.options.get("election") in {"offline", "unclean"}
 
 
 def _keys(rows: pa.Table) -> Iterator[Key]:

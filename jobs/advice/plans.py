@@ -9,16 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from jobs.core.masking import HIDDEN
-from jobs.preconditions.changes import creates
-from jobs.preconditions.topic_configs import checked_config
+from jobs.preconditions.change_preconditions import creates
 from jobs.repositories.actor import this_actor
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import ENGINE_OPTIONS, Suggestion, same_line, same_step, suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
-from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.enums import OperationKind, Outcome, PlanStatus
 from schemas.lease_holder import LeaseHolder
-from schemas.operation_data import AlteredConfig
+from schemas.operation_data import AlteredConfig, data_of
 from schemas.plan import CLOSED, Plan, RowOutcome
 from schemas.rows import Broker, Change, PlanRecord
 
@@ -40,7 +39,7 @@ def after_planning(settings: Settings, plan: PlanRecord, name: str, *, operation
     """Suggest what to do after a plan was made, or was found to be made already."""
     steps = after_review(settings, plan, name, operations=operations)
     is_new = plan.status == PlanStatus.PLANNED and steps
-    review = suggestion(settings, "review", "show", "plan", name, *settings.typed.get("throttle", ()))
+    review = suggestion(settings, "review", "show", "plan", name, *settings.given_options.get("throttle", ()))
     return [review, *steps] if is_new else steps
 
 
@@ -177,7 +176,7 @@ def _after_verification(
         yield _apply(settings, name) if plan.status == PlanStatus.PLANNED else _resume(settings, name)
     if ReassignmentStatus.DIVERGED in statuses or (plan.is_cycle and ReassignmentStatus.NOT_STARTED in statuses):
         yield suggestion(settings, "see what is due now", "status")
-    if set(statuses) == {ReassignmentStatus.COMPLETE} and plan.kind == PlanKind.DRAIN:
+    if set(statuses) == {ReassignmentStatus.COMPLETE} and plan.traits.drains:
         brokers = ",".join(map(str, plan.options["brokers"]))
         yield suggestion(settings, "when the work is done", "plan", "undrain", "--brokers", brokers, "--apply")
 
@@ -186,29 +185,26 @@ def undo_steps(settings: Settings, plan: Plan) -> list[Suggestion]:
     """Suggest what undoes a plan that was committed, except for a drain, whose verification suggests it."""
     if plan.row.status != PlanStatus.COMMITTED:
         return []
-    throttle = settings.typed.get("throttle", ()) if plan.row.kind == PlanKind.REASSIGN else ()
+    throttle = settings.given_options.get("throttle", ()) if plan.row.traits.moves_replicas else ()
     return [suggestion(settings, "undo", *command, *throttle, "--apply") for command in _undoing(plan)]
 
 
 def _undoing(plan: Plan) -> Iterator[list[str]]:
     """Yield the commands that plan the opposite; elections, added partitions and deletions have none."""
-    match plan.row.kind:
-        case PlanKind.REASSIGN:
-            yield ["rollback", plan.called]
-        case PlanKind.UNDRAIN:
-            yield ["plan", "drain", "--brokers", ",".join(map(str, plan.row.options["brokers"]))]
-        case PlanKind.ASSIGN:
-            yield ["plan", "delete", "--topics", ",".join(sorted({row.topic for row in plan.operations}))]
-        case PlanKind.CONFIG:
-            for operation in plan.operations:
-                data = checked_config(operation)
-                if isinstance(data, AlteredConfig):
-                    words = [
-                        word
-                        for name, value in data.before.items()
-                        for word in (("--delete", name) if value is None else ("--set", f"{name}={value}"))
-                    ]
-                    yield ["plan", "config", "--topic", operation.topic, *words]
+    if plan.row.traits.moves_replicas:
+        yield ["rollback", plan.called]
+    if plan.row.traits.undrains:
+        yield ["plan", "drain", "--brokers", ",".join(map(str, plan.row.options["brokers"]))]
+    if created := sorted({row.topic for row in plan.operations if row.kind == OperationKind.CREATE_TOPIC}):
+        yield ["plan", "delete", "--topics", ",".join(created)]
+    for operation in plan.operations:
+        if operation.kind == OperationKind.ALTER_CONFIG:
+            words = [
+                word
+                for name, value in data_of(operation, AlteredConfig).before.items()
+                for word in (("--delete", name) if value is None else ("--set", f"{name}={value}"))
+            ]
+            yield ["plan", "config", "--topic", operation.topic, *words]
 
 
 def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete: bool) -> list[Suggestion]:
@@ -218,7 +214,7 @@ def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete:
     """
     if again:
         return [same_step(settings, "cancel again", "cancel", plan.called, "--apply", exclude=["apply"])]
-    if complete and plan.row.kind == PlanKind.REASSIGN:
+    if complete and plan.row.traits.moves_replicas:
         return [suggestion(settings, "roll back what is complete", "rollback", plan.called)]
     return []
 
@@ -250,4 +246,4 @@ def _only_secured(warehouse: "Warehouse") -> bool:
 
 def commit_command(settings: Settings, name: str) -> list[str]:
     """Return the commit command of a plan, with the throttle that was typed for it."""
-    return ["commit", name, "--apply", *settings.typed.get("throttle", ())]
+    return ["commit", name, "--apply", *settings.given_options.get("throttle", ())]

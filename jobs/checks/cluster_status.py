@@ -4,13 +4,13 @@ Concurrently, the age of the last snapshot, open plans and the brokers' min.insy
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Thread
-from typing import Any, Final
+from typing import Any
 
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.advice.next_steps import ClusterSituation, UncommittedPlan, next_steps, uncommitted_plans
@@ -133,13 +133,6 @@ def _lease_holder(settings: Settings) -> LeaseHolder | None:
         return None
 
 
-CREDENTIALS_WAIT_SECONDS: Final = 2.0
-"""Seconds after which the status, which needs no credentials with ZooKeeper, is given without a fault of theirs."""
-
-CREDENTIALS_INTERVAL_SECONDS: Final = 60.0
-"""Seconds between two checks of the credentials while the status is shown repeatedly."""
-
-
 class CredentialsCheck:
     """A check in a thread of whether brokers would accept requests, for a cluster whose state is read from ZooKeeper.
 
@@ -147,16 +140,21 @@ class CredentialsCheck:
     for a token. `surveyor doctor` does. The thread does not prevent the process from ending.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    wait_seconds = 2.0
+    """Seconds after which the status, which needs no credentials with ZooKeeper, is given without a fault of theirs."""
+    interval_seconds = 60.0
+    """Seconds between two checks of the credentials while the status is shown repeatedly."""
+
+    def __init__(self, settings: Settings, require: Callable[..., None] = require_credentials) -> None:
+        self._settings, self._require = settings, require
         self._is_needed = settings.conf.command_config is not None and settings.has_zookeeper
-        self._started_at = -CREDENTIALS_INTERVAL_SECONDS
+        self._started_at = -self.interval_seconds
         self._thread: Thread | None = None
         self._fault: str | None = None
 
     def start(self) -> None:
         """Start the check unless it runs, or ended a short time ago."""
-        is_recent = time.monotonic() < self._started_at + CREDENTIALS_INTERVAL_SECONDS
+        is_recent = time.monotonic() < self._started_at + self.interval_seconds
         if not self._is_needed or is_recent or (self._thread and self._thread.is_alive()):
             return
         self._started_at = time.monotonic()
@@ -167,12 +165,12 @@ class CredentialsCheck:
     def fault(self) -> str | None:
         """Return why no broker would accept a request, None if that is not known in time."""
         if self._thread:
-            self._thread.join(max(0.0, self._started_at + CREDENTIALS_WAIT_SECONDS - time.monotonic()))
+            self._thread.join(max(0.0, self._started_at + self.wait_seconds - time.monotonic()))
         return self._fault
 
     def _run(self) -> None:
         try:
-            require_credentials(read_properties(self._settings.conf.command_config), run_commands=False)
+            self._require(read_properties(self._settings.conf.command_config), run_commands=False)
         except SurveyorError as error:
             self._fault = str(error)
         else:
@@ -239,7 +237,7 @@ def read_status(
         warehouse_status=recent,
         now=datetime.now(UTC),
         max_plan_age=settings.conf.limits.max_plan_age_hours * 3600,
-        outage=outage_now(view, history, config_snapshot) if health.stuck else None,
+        outage=outage_now(view, history, config_snapshot) if health.offline_without_isr else None,
         missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
         vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
         holder=_lease_holder(settings) if snapshot is None and _may_be_leased(recent) else None,

@@ -14,7 +14,7 @@ from typing import Final
 from jobs.adapters.brokers.fanout import NO_RESPONSE
 from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.core.errors import SurveyorError
-from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.snapshots import live_brokers_as_of, other_cluster
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
@@ -144,7 +144,7 @@ def remedies(reasons: Iterable[str]) -> str:
         next((advice for pattern, advice in _REMEDIES if re.search(pattern, reason)), "see the log of the broker")
         for reason in reasons
     )
-    return "; ".join(found).format(command_config=place_of(COMMAND_CONFIG))
+    return "; ".join(found).format(command_config=option_name(COMMAND_CONFIG))
 
 
 def rack_result(brokers: Sequence[Broker], names: MetadataNames) -> Checks:

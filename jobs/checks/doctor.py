@@ -55,7 +55,7 @@ from jobs.checks.common_checks import (
 from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.migration_signs import DURING_MIGRATION, is_started, migration_refusal
-from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, place_of
+from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, option_name
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.foreign_changes import foreign_changes
@@ -73,7 +73,7 @@ from schemas.text import join_ids
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
 SLOW_ANSWER_SECONDS: Final = 0.1
-"""Seconds of a round trip to ZooKeeper above which commits are slow: one that writes makes thousands of them."""
+"""Seconds of a round trip to ZooKeeper above which commits are slow, because each makes thousands of them."""
 
 MIN_FREE_BYTES: Final = 2**30
 """Bytes that should be free on the disk of the warehouse."""
@@ -159,7 +159,7 @@ def _warehouse(settings: Settings) -> Checks:
             else f"repair the warehouse, or move it away; `{take}` creates a new one then"
         )
         yield CheckResult("tables", CheckStatus.FAULT, recent.store_fault or recent.fault, advice)
-        return  # what else reads the tables fails for the same reason
+        return  # the other checks of tables fail for the same reason
     if recent.snapshot is None:
         take = command_line(settings, "snapshot")
         yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", take)
@@ -260,7 +260,7 @@ def _recorded_epoch(settings: Settings, state: ClusterState) -> int:
 def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResult:
     """Check whether ZooKeeper's ACLs allow what batch mode writes."""
     if closed := unwritable_paths(client):
-        user = f"the user of {place_of(ZOOKEEPER_CONFIG)}" if endpoint.config else "Surveyor without credentials"
+        user = f"the user of {option_name(ZOOKEEPER_CONFIG)}" if endpoint.config else "Surveyor without credentials"
         return CheckResult(
             "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _write_advice()
         )
@@ -278,7 +278,7 @@ def _lease(settings: Settings, client: KazooClient) -> Checks:
 def _write_advice() -> str:
     return (
         "batch mode, `reconcile` and `control` need write access: let "
-        f"{place_of(ZOOKEEPER_CONFIG)} name the brokers' user, or let the ACL allow this host; admin mode writes "
+        f"{option_name(ZOOKEEPER_CONFIG)} name the brokers' user, or let the ACL allow this host; admin mode writes "
         "only its lease, below /surveyor"
     )
 
@@ -308,7 +308,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     `surveyor status` shows whether partitions name the missing ones.
     """
     if not state.brokers:
-        advice = f"check the chroot of {place_of(ZOOKEEPER)}; start brokers"
+        advice = f"check the chroot of {option_name(ZOOKEEPER)}; start brokers"
         return CheckResult("brokers", CheckStatus.WARNING, "none is registered", advice)
     missing = missing_brokers(settings, state.live)
     if missing:

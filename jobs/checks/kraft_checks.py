@@ -1,7 +1,7 @@
 """Checks of a KRaft cluster: its addresses, quorum, versions, permissions, clock and brokers. Nothing is changed.
 
-They are a part of `surveyor doctor`. What concerns ZooKeeper or batch mode, such as znodes, its ACLs and control
-requests, does not exist there and has no finding.
+They are a part of `surveyor doctor`. There is no finding on ZooKeeper or batch mode, such as on znodes, their ACLs and
+control requests.
 """
 
 import re
@@ -32,7 +32,7 @@ from jobs.checks.common_checks import (
     run_guarded,
     see_status,
 )
-from jobs.core.option_places import BOOTSTRAP_SERVERS, place_of
+from jobs.core.option_places import BOOTSTRAP_SERVERS, option_name
 from jobs.core.units import format_duration
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import PARTITION, view_of_reading
@@ -73,11 +73,11 @@ def reachability_result(
     check = "reachability"
     failed = "; ".join(f"{address}: {faults[address]}" for address in addresses if address in faults)
     if not seconds:
-        advice = f"check the addresses of {place_of(BOOTSTRAP_SERVERS)}; {remedies(faults.values())}"
+        advice = f"check the addresses of {option_name(BOOTSTRAP_SERVERS)}; {remedies(faults.values())}"
         return CheckResult(check, CheckStatus.FAULT, f"no broker answered: {failed}", advice)
     answering = f"{len(seconds)} of {len(addresses)} addresses answered"
     if faults:
-        advice = f"{remedies(faults.values())}; or take its address out of {place_of(BOOTSTRAP_SERVERS)}"
+        advice = f"{remedies(faults.values())}; or take its address out of {option_name(BOOTSTRAP_SERVERS)}"
         return CheckResult(check, CheckStatus.WARNING, f"{answering}; {failed}", advice)
     return CheckResult(
         check, CheckStatus.FINE, f"{answering}, the last one after {max(seconds.values()) * 1000:.0f} ms"

@@ -1,7 +1,7 @@
 """Obstacles to a migration to KRaft, and metadata that would be lost, as ZooKeeper and the brokers show them.
 
 Corresponds to `KRaftMigrationDriver` and `ZkMigrationClient` of Kafka 3.9, the last release with ZooKeeper. Nothing is
-changed. What cannot be read counts as a fault, because it cannot be known to be carried over.
+changed. Unreadable metadata count as a fault, because it is unknown whether they are carried over.
 """
 
 import shlex
@@ -31,8 +31,8 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
-from schemas.broker_protocol import Protocol
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
+from schemas.inter_broker_protocol import Protocol
 from schemas.partition_info import PartitionInfo
 from schemas.rows import Key, QuarantinedZnode
 from schemas.text import abbreviate, join_ids, partition_name, pluralise
@@ -45,7 +45,7 @@ TOPIC_IDS_SINCE: Final = Protocol(2, 8, 0)
 """First protocol version of controllers that assign ids to topics."""
 
 LOG_DIRS_SINCE: Final = Protocol(3, 7, 2)
-"""First one of brokers that can do so with several log dirs (`MetadataVersion.isDirectoryAssignmentSupported`)."""
+"""The first protocol that migrates several log dirs (`MetadataVersion.isDirectoryAssignmentSupported`)."""
 
 LAST_RELEASE: Final = Protocol(3, 9, 0)
 """The last release that runs with ZooKeeper, from which Kafka 4 can be reached."""

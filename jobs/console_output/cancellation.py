@@ -7,7 +7,7 @@ from typing import Final
 from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus, rejections
 from jobs.runtime.console import Result, format_cell, truncate
 from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus
-from schemas.enums import Outcome, PlanKind, PlanStatus, Step
+from schemas.enums import Outcome, PlanStatus, Step
 from schemas.plan import Plan, RowOutcome
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
@@ -62,7 +62,7 @@ def cancellation_lines(plan: Plan, cancellation: CancellationPlan) -> Iterator[s
     """Yield a line for each partition that is cancelled, or left alone for a reason."""
     lines = [line for partition in cancellation.partitions if (line := _line(partition))]
     yield from truncate(lines)
-    if plan.row.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row.status != PlanStatus.PLANNED:
+    if plan.row.traits.changes_drained and plan.row.status != PlanStatus.PLANNED:
         brokers = format_cell(plan.row.options["brokers"])
         yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`; `plan undrain` ends that"
 

@@ -40,7 +40,7 @@ from jobs.snapshots.cluster_view import (
     with_last_known_replicas,
 )
 from jobs.snapshots.health import with_derived_columns
-from schemas.columns import BROKERS
+from schemas.columns import TABLE_COLUMNS
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.rows import Broker, LastSeenBroker, Row, Snapshot, Topic
 from schemas.text import pluralise
@@ -289,7 +289,7 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
 def _columns(broker: Broker | LastSeenBroker | None) -> Row:
     """Return the columns of a broker; a row that is in no warehouse has no cluster."""
     values = {} if broker is None else broker.columns() | {"cluster": broker.cluster or None}
-    return dict.fromkeys([*BROKERS.names, "last_seen_at"]) | values
+    return dict.fromkeys([*TABLE_COLUMNS["brokers"].names, "last_seen_at"]) | values
 
 
 def _brokers_at_snapshot(settings: Settings, snapshot_id: int | None) -> _Cluster:

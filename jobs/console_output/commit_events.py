@@ -73,7 +73,7 @@ class PlanReused(CommitEvent):
 
 @dataclass(frozen=True, slots=True)
 class CommitBegun(CommitEvent):
-    """The rows were judged, and those that are pending will be written."""
+    """The rows were checked, and those that are pending will be written."""
 
     mode: str
     reason: str
@@ -119,7 +119,7 @@ class NothingPending(CommitEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedAgain(CommitEvent):
+class CheckedAgain(CommitEvent):
     """Another controller has taken over before anything was written."""
 
     cause: str

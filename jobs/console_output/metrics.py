@@ -119,8 +119,8 @@ def _serve(settings: Settings, listen: str) -> None:
 def read_metrics(settings: Settings) -> tuple[list[Metric], ExitCode]:
     """Return the metrics of all clusters that have samples, and the worst exit code of clusters that failed.
 
-    A single cluster must have a snapshot. Of several, those that fail are logged and left out, unless all fail. A name
-    may occur only once, so metrics of several clusters are merged by name.
+    A single cluster must have a snapshot. Of several clusters, a failed one is logged and left out, unless all fail. A
+    name may occur only once, so metrics of several clusters are merged by name.
     """
     if not settings.fleet:
         find_snapshot(settings.warehouse)
@@ -210,8 +210,8 @@ PARTITIONS: Final[Mapping[str, str]] = {
     "without_state": "Partitions with an assignment that never had a leader.",
     "leader_outside_isr": "Partitions led by a live broker that is not in the ISR; Kafka does not change them.",
     "not_understood": "Partitions that are not understood; they may be moving, but have no other state.",
-    "mendable": "Partitions that `plan reconcile` can repair without data loss.",
-    "stuck": "Offline partitions without an in-sync replica that can lead.",
+    "repairable": "Partitions that `plan reconcile` can repair without data loss.",
+    "offline_without_isr": "Offline partitions without an in-sync replica that can lead.",
     "led_by_drained": "Partitions led by a drained broker, because no other replica was in sync.",
 }
 """Counts of Health with a metric family each."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import R, Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.advice.plans import after_review
@@ -107,8 +107,7 @@ class PlanSelection:
 
     def evidence(self) -> StoredRows:
         topic = RowFilter(topic=self.only.topic).filters(self.plan_id)
-        may_be_unclean = self.row.kind in {PlanKind.RECOVER, PlanKind.ELECT}
-        of_plan = topic if may_be_unclean else [*topic, ("rank", "<", 0)]
+        of_plan = topic if self.row.traits.has_evidence else [*topic, ("rank", "<", 0)]
         return read_rows(self.warehouse, "evidence", ("topic", "partition", "rank"), *of_plan)
 
     def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:
@@ -138,19 +137,19 @@ class PlanSelection:
     def warnings(self, changes: StoredRows) -> Iterator[str]:
         """Return the warnings, computed from the few rows that can cause one."""
         operations = msgspec.convert(list(self.operations()), list[Operation])
-        few = with_warnings(changes, self.row.kind)
+        few = with_warnings(changes, moves_replicas=self.row.traits.moves_replicas)
         if operations and few.size:  # topic configs are compared with replication factors
             few |= changes.first_of_each_length("replicas_after", "topic")
         rejections = self.rejections()
         minimum = min_isr_by_topic(self.warehouse, self.row.snapshot_id, judged_topics(changes))
-        doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
+        doomed = rejections.where(rejections.equal("code", RejectionCode.WOULD_GO_OFFLINE.value))
         yield from warnings(
-            self.row.kind,
             msgspec.convert(list(changes.where(few)), list[ChangeSummary]),
             operations,
             msgspec.convert(list(doomed), list[RejectionRecord]),
             stored_below_min_isr(minimum, changes),
             stored_short_lists(minimum, changes),
+            moves_replicas=self.row.traits.moves_replicas,
             everything=self.only.everything,
         )
         yield from assumptions_in_newest_snapshot(self.warehouse, self.row)
@@ -176,7 +175,7 @@ class PlanSelection:
             yield f"  no broker is above the imbalance threshold {threshold}; --imbalance-threshold 0 considers all"
         volume = stored_volume(self.warehouse, changes)
         yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(settings.throttle))
-        if self.row.kind == PlanKind.UNDRAIN:
+        if self.row.traits.undrains:
             brokers = format_cell(self.row.options["brokers"])
             yield f"  brokers {brokers} count as drained until this plan is committed"
             yield "  replicas outside the ISR rejoin it on their own"
@@ -254,12 +253,12 @@ def plan_warnings(warehouse: Warehouse, row: PlanRecord) -> list[str]:
     return review.all_warnings(review.changes(whole=False))
 
 
-def with_warnings(changes: StoredRows, kind: str) -> Bools:
+def with_warnings(changes: StoredRows, *, moves_replicas: bool) -> Bools:
     """Mark the changes that can cause warnings, and the changes of the same partitions in other waves."""
     few = changes.equal("leader_after", NO_LEADER)
     few |= changes.equal("action", Action.ELECT.value) & changes.gains("isr_after", "isr_before")
     few |= changes.contains("reason", DRAINED_LEADS)
-    if kind == PlanKind.REASSIGN:
+    if moves_replicas:
         few |= changes.gains("replicas_after", "requires_live")
     return changes.with_same_key(few, "topic", "partition") if few.any() else few
 

@@ -14,7 +14,7 @@ from jobs.repositories.deletion_impact import DeletionImpact
 from jobs.runtime.console import format_cell, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from schemas.enums import NO_LEADER, Action, OperationKind, PlanKind, RejectionCode
+from schemas.enums import NO_LEADER, Action, OperationKind, RejectionCode
 from schemas.operation_data import AlteredConfig
 from schemas.plan import Plan
 from schemas.rows import (
@@ -228,14 +228,14 @@ def evidence_line(evidence: CandidateEvidence) -> str:
     return "  ".join(parts + ["Kafka's choice"] * evidence.kafkas_choice)
 
 
-def warnings(  # noqa: PLR0917 - everything that can cause a warning
-    kind: str,
+def warnings(
     changes: Sequence[ChangeSummary],
     operations: Sequence[Operation],
     rejections: Sequence[RejectionRecord],
     below_min_isr: Sequence[str],
     short_lists: Sequence[str] = (),
     *,
+    moves_replicas: bool = False,
     everything: bool = False,
 ) -> Iterator[str]:
     """Yield the warnings that end a review; `plan_review.warned` selects the changes that they may name.
@@ -243,10 +243,10 @@ def warnings(  # noqa: PLR0917 - everything that can cause a warning
     `below_min_isr` and `short_lists` are partitions found by `jobs.preconditions.min_isr`.
     """
     offline = [c.name for c in changes if c.leader_after == NO_LEADER]
-    doomed = [row.name for row in rejections if row.code == RejectionCode.GOES_OFFLINE]
+    doomed = [row.name for row in rejections if row.code == RejectionCode.WOULD_GO_OFFLINE]
     unclean = [c.name for c in changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())]
     by_drained = [c.name for c in changes if DRAINED_LEADS in (c.reason or "")]
-    last = {c.name: c for c in changes if kind == PlanKind.REASSIGN and c.action == Action.REASSIGN}
+    last = {c.name: c for c in changes if moves_replicas and c.action == Action.REASSIGN}
     dead = [name for name, change in last.items() if _keeps_dead(change)]
     warned = (
         ("keeps", "keep", "a replica on a broker that is not live", dead),
@@ -298,8 +298,8 @@ def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Opera
         factors[change.topic] = min(factors.get(change.topic, 2**31), len(change.replicas_after))
     for operation in operations:
         topic, data = operation.topic, checked_config(operation)
-        stated = data.replication_factor if isinstance(data, AlteredConfig) else None
-        yield from config_risks(topic, data, factors.get(topic) if stated is None else stated)
+        recorded = data.replication_factor if isinstance(data, AlteredConfig) else None
+        yield from config_risks(topic, data, factors.get(topic) if recorded is None else recorded)
         for name, version in data.ignored_before.items():
             yield f"topic {topic}: {name} exists since Kafka {version}; older brokers ignore it"
         for name in data.unknown:

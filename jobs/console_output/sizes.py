@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.console_output.stored_tables import table_parts
@@ -29,7 +29,7 @@ class BrokerSizes(NamedTuple):
 
     broker_id: int
     log_dirs: int
-    """Those that are not empty."""
+    """Log dirs that are not empty."""
     replicas: int
     future: int
     """Replicas that are moving to another log dir."""

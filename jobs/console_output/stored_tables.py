@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from rich.table import Table
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import StoredRows, values_of

@@ -35,10 +35,10 @@ from jobs.repositories.plans.commit_rows import AuditEntry
 from jobs.runtime.console import LogLine
 from planner.rules.decisions import FULFILLED, Decision
 from planner.rules.topic_deletion import DeletionStep
-from schemas import reasons
 from schemas.enums import Action, OperationKind, Outcome, RejectionCode, RequestKind, Step
 from schemas.plan import RowOutcome
 from schemas.rows import Key
+from schemas.text import join_ids
 
 _EMPTY_REQUEST_KINDS: Final = {
     REASSIGN: OperationKind.WITHDRAW_REASSIGNMENT,
@@ -105,7 +105,7 @@ class AdminRequestRemover:
             }
             kind = OperationKind.WITHDRAW_REASSIGNMENT
             entries = [
-                AuditEntry(kind, reasons.ASKED_FOR.render(replicas=replicas, outcome=reassigned[key]), *key)
+                AuditEntry(kind, f"requested replicas [{join_ids(replicas)}]: {reassigned[key]}", *key)
                 for key, replicas in orders.items()
             ]
             self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
@@ -117,7 +117,7 @@ class AdminRequestRemover:
         ]
         if done:
             entries = [
-                AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or reasons.ELECTION_DONE.render(), *key)
+                AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or "the election was attempted", *key)
                 for key in done
             ]
             self._write_and_record(entries, lambda: withdraw_elections(self.control, done))
@@ -126,10 +126,10 @@ class AdminRequestRemover:
     def _remove_empty(self) -> None:
         """Remove requests that are empty or cannot be read, because they block the next request."""
         for path, version, fault in self.context.empty_requests:
-            reason = fault or reasons.EMPTY_REQUEST.render()
+            reason = fault or "it is empty"
             self.log_line(f"  {path} is removed: {reason}")
             kind = _EMPTY_REQUEST_KINDS.get(path, Step.DISCARD_NOTIFICATION)
-            entry = AuditEntry(kind, reasons.REMOVED_ZNODE.render(path=path, cause=reason))
+            entry = AuditEntry(kind, f"{path}: {reason}")
             self._write_and_record([entry], partial(self._remove_empty_znode, path, version))
 
     def _remove_empty_znode(self, path: str, version: int) -> RemovedRequests:
@@ -156,7 +156,7 @@ class AdminRequestRemover:
 
     def _remove_topic(self, topic: str) -> None:
         """Remove a topic whose replicas are all deleted, and the request to delete it."""
-        entry = AuditEntry(OperationKind.DELETE_TOPIC, reasons.DELETION_CONFIRMED.render(), topic)
+        entry = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
         if self._write_and_record([entry], lambda: RemovedRequests(refused=remove_topic(self.control, topic))):
             self.pending.requests_due = True
             self.context.remove_topic(topic)
@@ -191,7 +191,7 @@ class AdminRequestRemover:
 
     def _record_unknown(self, entries: Sequence[AuditEntry]) -> None:
         for entry in entries:
-            message = reasons.RESPONSE_LOST.render(reason=entry.message)
+            message = f"{entry.message}; the connection was lost before the response arrived"
             self.log.record(entry._replace(message=message, outcome=Outcome.UNKNOWN))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from jobs.adapters.request_server.listen_config import Security
 from jobs.controller.context import ControllerContext
-from jobs.controller.controller_node import broker_endpoints, served_listeners
+from jobs.controller.controller_endpoints import broker_endpoints, served_listeners
 from jobs.core.errors import RefusedError
 from jobs.runtime.console import LogLine
 from schemas.rows import BrokerConfig

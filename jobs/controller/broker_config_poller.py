@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.reported_configs import DEFAULTS, read_configs_and_failures, read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
-from jobs.controller.controller_node import is_of_security
+from jobs.controller.controller_endpoints import is_of_security
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from schemas.broker_configs import AUTHORIZER, PROTOCOL_VERSION
@@ -31,16 +31,6 @@ from schemas.rows import Broker, BrokerConfig
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0
 """Seconds in which all brokers must respond, in the thread that asks them."""
-
-RETRY_SECONDS: Final = 2.0
-MAX_TRIES: Final = 10
-"""Attempts in all, RETRY_SECONDS apart, for brokers that do not respond.
-
-A broker that starts is registered in ZooKeeper some seconds before it accepts connections.
-"""
-
-ASK_AGAIN_SECONDS: Final = 30.0
-"""Seconds after the last attempt until brokers that did not respond are asked once more."""
 
 ConfigReader = Callable[[Sequence[Broker]], tuple[list[BrokerConfig], dict[int, str]]]
 """Reads the settings of brokers, given as rows of BROKERS.
@@ -85,6 +75,14 @@ class BrokerConfigPoller:
     """Whether brokers can ask this process, so that every protocol version is supported."""
     reported_epochs: dict[int, int] = field(default_factory=dict)
     """By broker, the broker epoch in which it reported its settings last, or was first seen."""
+    retry_seconds: float = 2.0
+    max_tries: int = 10
+    """Attempts in all, `retry_seconds` apart, for brokers that do not respond.
+
+    A broker that starts is registered in ZooKeeper some seconds before it accepts connections.
+    """
+    ask_again_seconds: float = 30.0
+    """Seconds after the last attempt until brokers that did not respond are asked once more."""
     _due: dict[int, Broker] = field(default_factory=dict)
     """Brokers of the next batch."""
     _unread: dict[int, _Unread] = field(default_factory=dict)
@@ -102,7 +100,7 @@ class BrokerConfigPoller:
     def _start_if_due(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             return
-        brokers, tries = [*self._due.values()], MAX_TRIES
+        brokers, tries = [*self._due.values()], self.max_tries
         if not brokers:  # once only, because brokers that start may not wait
             now = time.monotonic()
             brokers, tries = [entry.broker for entry in self._unread.values() if entry.due_at <= now], 1
@@ -122,7 +120,7 @@ class BrokerConfigPoller:
             pending = [row for row in pending if row.broker_id in errors]
             if is_last or not pending:
                 return
-            time.sleep(RETRY_SECONDS)
+            time.sleep(self.retry_seconds)
 
     def _read_configs(self, brokers: Sequence[Broker]) -> tuple[list[BrokerConfig], dict[int, str]]:
         try:
@@ -130,22 +128,24 @@ class BrokerConfigPoller:
         except Exception as error:  # noqa: BLE001 - the known settings hold until the next attempt
             return [], {row.broker_id: str(error) or type(error).__name__ for row in brokers}
 
-    def take_changed(self, registered: Mapping[int, Broker]) -> list[BrokerConfig] | None:
+    def pop_changed(self, registered: Mapping[int, Broker]) -> list[BrokerConfig] | None:
         """Return the settings of all brokers if they have changed, else None.
 
-        If a broker did not respond, its known settings are kept; see `_outdated` for one that was restarted. Settings
+        If a broker did not respond, its known settings are kept; see `_outdated` for a restarted broker. Settings
         of brokers that are no longer registered are dropped.
         """
         changed = False
         for broker, row in registered.items():
-            self.reported_epochs.setdefault(broker, row.czxid)
+            self.reported_epochs.setdefault(broker, row.zk_broker_epoch)
         while (result := self._next_result()) is not None:
             brokers, rows, errors = result
             silent = self._no_longer_reporting(rows, errors)
             self._log_failures(brokers, rows, silent | errors)
             self._note_unread(brokers, silent | errors)
             outdated = silent.keys() | self._restarted(brokers, errors)
-            self.reported_epochs |= {row.broker_id: row.czxid for row in brokers if row.broker_id not in errors}
+            self.reported_epochs |= {
+                row.broker_id: row.zk_broker_epoch for row in brokers if row.broker_id not in errors
+            }
             known_brokers = {row.broker_id for row in self.configs}
             new_rows = [
                 row
@@ -180,11 +180,12 @@ class BrokerConfigPoller:
         return {
             row.broker_id
             for row in brokers
-            if row.broker_id in errors and reported_epochs.get(row.broker_id, row.czxid) != row.czxid
+            if row.broker_id in errors
+            and reported_epochs.get(row.broker_id, row.zk_broker_epoch) != row.zk_broker_epoch
         }
 
     def _note_unread(self, brokers: Sequence[Broker], errors: Collection[int]) -> None:
-        due_at = time.monotonic() + ASK_AGAIN_SECONDS
+        due_at = time.monotonic() + self.ask_again_seconds
         for row in brokers:
             if row.broker_id in errors:
                 self._unread[row.broker_id] = _Unread(row, due_at)
@@ -201,7 +202,7 @@ class BrokerConfigPoller:
         """Log once for each registration which settings are not supported, and which brokers did not respond."""
         unsupported = {} if self.is_serving else unsupported_protocols(rows)
         for row in brokers:
-            broker, epoch = row.broker_id, row.czxid
+            broker, epoch = row.broker_id, row.zk_broker_epoch
             if self._warned_epochs.get(broker) == epoch:
                 continue
             if broker in unsupported:
@@ -218,7 +219,7 @@ class BrokerConfigPoller:
                 advice = "" if self.is_serving else f": make sure that its {PROTOCOL_VERSION} is 2.7-IV1 at most"
                 self.log_line(
                     f"surveyor: broker {broker} did not return its configs ({errors[broker]}){advice}; it is asked "
-                    f"again every {ASK_AGAIN_SECONDS:g} s",
+                    f"again every {self.ask_again_seconds:g} s",
                     logging.WARNING,
                 )
                 self._warned_epochs[broker] = epoch
@@ -232,10 +233,10 @@ def _of_brokers(brokers: Iterable[Broker], rows: Iterable[BrokerConfig]) -> list
 def _outdated(
     last_reported: Iterable[BrokerConfig], rows: Iterable[BrokerConfig], brokers: Container[int]
 ) -> list[BrokerConfig]:
-    """Return the settings of brokers that reported theirs before and do not now; `rows` has what was read instead.
+    """Return the settings of brokers that reported them before and do not now; `rows` was read instead.
 
-    What they reported of their security holds, as does what was read. The rest counts as assumed, with its last value:
-    Kafka's default could permit what the broker forbids.
+    Reported settings of security stay valid, and so do the settings in `rows`. Each other setting counts as assumed,
+    with its last value, because Kafka's default could be more permissive than the broker.
     """
     new = {(row.broker_id, row.name): row for row in rows if row.broker_id in brokers}
     for row in last_reported:

@@ -9,12 +9,12 @@ from jobs.adapters.brokers.reported_configs import DEFAULTS, read_broker_configs
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError
-from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.broker_configs import PROTOCOL_VERSION
-from schemas.broker_protocol import Protocol
+from schemas.inter_broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 from schemas.text import join_ids
 from schemas.topic_configs import boolean
@@ -113,7 +113,7 @@ def _refuse_silent(silent: set[int]) -> None:
         ids = ",".join(map(str, sorted(silent)))
         raise RefusedError(
             f"brokers {ids} did not return their {PROTOCOL_VERSION}: from 2.7-IV2 on they could no longer change ISRs; "
-            f"nothing was written. Name a user that they accept in {place_of(COMMAND_CONFIG)}, or give --listen "
+            f"nothing was written. Name a user that they accept in {option_name(COMMAND_CONFIG)}, or give --listen "
             f"HOST:PORT to receive their requests, or --allow-silent {ids} if their version is older",
         )
 

@@ -16,7 +16,6 @@ from schemas.enums import ADMIN_REQUESTS, UNKNOWN_EPOCH, RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Broker, Key, ZnodeRequest
-from schemas.znode_json import LAST_EPOCH
 
 
 @dataclass(slots=True)
@@ -128,7 +127,7 @@ class ControllerContext:
     def put_partition(self, row: PartitionInfo) -> None:
         """Store a partition.
 
-        One that lost its state counts as not understood until it has a state again, or its topic is removed.
+        A partition that lost its state counts as not understood until it has one again, or its topic is removed.
         """
         key = row.key  # one object for all indexes
         before = self.partitions.get(key)
@@ -142,7 +141,7 @@ class ControllerContext:
             self._partitions_by_broker[broker].discard(key)
         for broker in brokers_now - brokers_before:
             self._partitions_by_broker[broker].add(key)
-        if row.controller_epoch is not None and row.controller_epoch < LAST_EPOCH:
+        if row.controller_epoch is not None:
             self.latest_epoch = max(self.latest_epoch, row.controller_epoch)
         self._recount(key, before, row)
         self.partitions[key] = row

@@ -35,8 +35,8 @@ from jobs.controller.broker_requests.responses import ResponseHandler, SilentBro
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
+from jobs.controller.controller_endpoints import authorizer_of, with_logins
 from jobs.controller.controller_epoch import ControllerEpoch
-from jobs.controller.controller_node import authorizer_of, with_logins
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
 from jobs.controller.decision_writer import DecisionWriter
@@ -225,7 +225,7 @@ class ResidentController:
         unread |= {
             broker
             for broker, row in self.context.brokers.items()
-            if self.configured_epochs.get(broker, row.czxid) != row.czxid
+            if self.configured_epochs.get(broker, row.zk_broker_epoch) != row.zk_broker_epoch
         }
         self._request_broker_configs(self.context.brokers if self.apis else unread)
         brokers, partitions = len(self.context.brokers), len(self.context.partitions)
@@ -316,7 +316,7 @@ class ResidentController:
         self._on_broker_changes()
         self._apply_broker_configs()
         if self.apis:
-            self.pending.add(self.phantoms.replace_all() | self.isr_changes.take())
+            self.pending.add(self.phantoms.replace_all() | self.isr_changes.publish())
             self.failover_znodes.assign_topic_ids()
             self.shutdowns.carry_out()
         self.pending.add(self.notifications.isr_changes())
@@ -328,7 +328,7 @@ class ResidentController:
             self.pending.add(self.reader.refresh_partitions(self.context.moving))
         self.pending.add(changes.partitions, requests_due=changes.requests)
         self.pending.add(effects.partitions, requests_due=effects.has_stopped_replicas)
-        dirty, requests_due = self.pending.take()
+        dirty, requests_due = self.pending.pop_all()
         leaderless = self._leaderless(dirty)
         first_outcomes = self._decide_and_write(leaderless)[1]
         decided, outcomes = self._decide_and_write(
@@ -381,7 +381,7 @@ class ResidentController:
 
     def _apply_broker_configs(self) -> None:
         """Apply changed broker settings; a partition without a leader may get one by them."""
-        configs = self.config_poller.take_changed(self.context.brokers) if self.config_poller else None
+        configs = self.config_poller.pop_changed(self.context.brokers) if self.config_poller else None
         if configs is None:
             return
         self.engine.set_broker_configs(configs)

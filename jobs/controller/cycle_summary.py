@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from jobs.preconditions.changes import is_unclean
+from jobs.preconditions.change_preconditions import is_unclean
 from jobs.runtime.console import LogLine
 from planner.rules.decisions import Decision
 from schemas.enums import Action, Outcome

@@ -14,7 +14,6 @@ from planner.rules.cycle import CycleState
 from planner.rules.decisions import Decision
 from planner.rules.inputs import NO_BROKERS, BrokerSets, ControllerConfig
 from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_step, replica_states, replicas_to_delete
-from schemas import reasons
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, Action, DrainMode, RequestKind
 from schemas.notices import Notice
 from schemas.rows import BrokerConfig, Change, DrainedBroker, Key
@@ -203,7 +202,7 @@ def restrict_to_in_sync(change: Change, assumed_dead: Collection[int]) -> Change
         isr_after=change.isr_before,
         leader_recovery_state_after=change.leader_recovery_state_before,
         requires_live=[],
-        reason=reasons.LEADER_RESTARTED.render(),
+        reason="its leader has restarted, and no other replica is in sync",
     )
 
 

@@ -1,7 +1,7 @@
 """Records the decisions of a cycle, writes their changes under the fence, and notifies the brokers.
 
 Corresponds to `ZkPartitionStateMachine.handleStateChanges`. The intents are recorded before the first write. Brokers
-are sent the changes of each multi as soon as it is written, and nothing that is not written.
+are sent the changes of each multi as soon as it is written, and no other changes.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Resident drains: brokers whose replicas a plan has stopped before a planned shutdown, until they register again.
 
-Kafka has no such state of its own: a broker that is drained is treated as one that shuts down in a controlled way
-(`ControllerContext.shuttingDownBrokerIds`). It is sent nothing that would start its replicas.
+Kafka has no such state. A drained broker is treated like a broker in controlled shutdown
+(`ControllerContext.shuttingDownBrokerIds`): no request starts its replicas.
 """
 
 from dataclasses import dataclass

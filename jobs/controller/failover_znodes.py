@@ -1,8 +1,8 @@
 """Znodes that Kafka's fail-over completes: /feature, and the ids of topics without one.
 
 Corresponds to `KafkaController.enableFeatureVersioning` and `processTopicIds`, which depend on the controller's
-inter-broker protocol version. Here the earliest of all brokers counts, so that nothing is written that a part of the
-cluster does not know while it is upgraded.
+inter-broker protocol version. Here the earliest version of all brokers counts: during an upgrade, older brokers do not
+know the later formats.
 """
 
 import uuid
@@ -27,7 +27,7 @@ from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES
-from schemas.broker_protocol import Protocol
+from schemas.inter_broker_protocol import Protocol
 from schemas.znode_codecs import MalformedZnodeError, decode_assignment, encode_assignment
 
 FEATURES_SINCE: Final = Protocol(2, 7, 0)
@@ -71,9 +71,9 @@ class FailoverZnodes:
     def assign_topic_ids(self) -> None:
         """Give ids to topics without one, if all brokers know ids, and send them to the brokers.
 
-        A follower that knows an id cannot fetch from a leader that does not. A topic that is new has no state to be
-        sent: it gets its id before its first state, unless it was created while the cycle had begun. One that changed
-        since it was read fails the multi of the others, which get their ids in the next cycle.
+        A follower that knows an id cannot fetch from a leader that does not. A new topic has no state to be sent:
+        it gets its id before its first state, unless it was created while the cycle had begun. If a topic has changed
+        since it was read, the multi fails, and the other topics get their ids in the next cycle.
         """
         if not (self.context.topics_without_id and uses_topic_ids(self.protocol)):
             return
@@ -124,10 +124,10 @@ def uses_topic_ids(protocol: Protocol | None) -> bool:
 def assign_topic_ids(control: Controllership, context: ControllerContext, names: Collection[str]) -> None:
     """Give an id to each of these topics that has none and is understood; read them again afterwards.
 
-    A topic that has lost its id gets it back, as brokers refuse another one (INCONSISTENT_TOPIC_ID). Kafka's controller
-    keeps it in memory, and the next one gives the topic a new id.
+    A topic that has lost its id gets the same id, as brokers refuse another one (INCONSISTENT_TOPIC_ID). Kafka's
+    controller keeps the id in memory, and the next controller gives the topic a new id.
 
-    Topics are written in multis, so one that changed since it was read keeps others from getting an id until the next
+    Topics are written in multis. If a topic has changed since it was read, all topics of its multi wait for the next
     call.
     """
     topics = (context.topics[name] for name in sorted(names) if name in context.topics)

@@ -166,7 +166,7 @@ class MetadataReader:
         failed = {
             broker
             for broker, row in before.items()
-            if not self.context.is_registered(broker, row.czxid)
+            if not self.context.is_registered(broker, row.zk_broker_epoch)
             and not (row.broker_epoch == UNKNOWN_EPOCH and broker in current)  # it has become readable
         }
         self.failed_brokers |= failed
@@ -177,7 +177,7 @@ class MetadataReader:
     def _note_unknown(self, registered: Mapping[int, Broker], changes: MetadataChanges) -> None:
         """Note which registrations cannot be read or decoded; warn once of each."""
         before = self.context.not_understood
-        current = {broker: row.czxid for broker, row in registered.items() if not row.understood}
+        current = {broker: row.zk_broker_epoch for broker, row in registered.items() if not row.understood}
         for broker in sorted(current.keys() - before.keys()):
             log(
                 f"  cannot decode the registration of broker {broker} (see `surveyor status`): it is not "

@@ -14,6 +14,7 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry, Histogram, Metric
 from prometheus_client.core import CounterMetricFamily
 
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.console_output.metrics import (
     BROKERS,
     CONFIGS_NOT_UNDERSTOOD,
@@ -148,15 +149,7 @@ class ControllerMetrics(MetricFamilies):
 _COUNTS: Final = ("offline", "without_state", "under_replicated", "moving", "not_understood")
 """Counts of partitions, as `jobs.snapshots.health` has them of a snapshot."""
 
-_HEALTH_SCHEMA: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("replicas", pa.list_(pa.int32())),
-        ("isr", pa.list_(pa.int32())),
-        ("leader", pa.int32()),
-        ("understood", pa.bool_()),
-    ]
-)
+_HEALTH_SCHEMA: Final = schema_of("partitions", "topic", "replicas", "isr", "leader", "understood")
 """The fields of a partition that its health follows from."""
 
 

@@ -38,7 +38,7 @@ class PendingWork:
         self.partitions |= partitions
         self.requests_due |= requests_due
 
-    def take(self) -> tuple[set[Key], bool]:
+    def pop_all(self) -> tuple[set[Key], bool]:
         """Return and clear the partitions, and whether the requests are due."""
         work = self.partitions, self.requests_due
         self.partitions, self.requests_due = set(), False

@@ -76,10 +76,10 @@ def without_phantom(
 ) -> dict[int, list[int]]:
     """Return the replicas of the partitions that name the phantom, with another broker in its place.
 
-    `assignment`: all partitions of a topic. `racks`: the brokers that may get a replica. Of the brokers without a
-    replica of the partition, those in a rack of their own come first, then the one with the fewest replicas of the
-    topic at that place, which keeps preferred leaders even, and then the one with the fewest replicas. If every broker
-    has a replica, the list gets shorter. A partition that would have no replica is left out.
+    `assignment`: all partitions of a topic. `racks`: the brokers that may get a replica. Brokers without a
+    replica of the partition are ordered by three criteria: a rack that has no other replica, few replicas of the topic
+    at that place, which keeps preferred leaders even, and few replicas. If every broker has a replica, the list gets
+    shorter. A partition that would have no replica is left out.
 
     >>> without_phantom({0: [9, 1], 1: [1, 2], 2: [2, 9]}, 9, {1: None, 2: None, 3: None})
     {0: [3, 1], 2: [2, 3]}

@@ -1,7 +1,7 @@
 """Plans that `surveyor commit` submits to the resident controller: carried out by it, under its controllership.
 
-While it runs, no other process can be the controller. It therefore does what a commit in batch mode would do as the
-controller: drains for a planned shutdown, topics, settings and recoveries. The plan is checked again with the state in
+While it runs, no other process can be the controller. It therefore takes the part of a commit in batch mode: drains for
+a planned shutdown, topics, settings and recoveries. The plan is checked again with the state in
 ZooKeeper, written by the same fenced multis, and sent through the same queues as all changes. For drains it corresponds
 to `KafkaController.doControlledShutdown`.
 

@@ -1,7 +1,7 @@
 """Preparation of a take-over: the brokers' settings and the cluster are read and checked, which is slow.
 
-While there is no controller, no dead leader is replaced. So whatever does not need the controllership is done before
-the take-over, and the rest after it (`jobs.controller.term`). A standby prepares again from time to time. Partitions
+While there is no controller, no dead leader is replaced. So all work that does not need the controllership precedes
+the take-over, and the rest follows it (`jobs.controller.term`). A standby prepares again from time to time. Partitions
 without a state znode that had one by the recorded history are marked.
 """
 
@@ -26,7 +26,7 @@ from jobs.adapters.zookeeper.connection import ZooKeeperSession, forbidden, with
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
-from jobs.controller.controller_node import with_logins
+from jobs.controller.controller_endpoints import with_logins
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.zk_watches import ZkWatches
@@ -73,7 +73,7 @@ class Preparation:
     broker_epochs: Mapping[int, int]
     """By broker, the broker epoch before its settings were read."""
 
-    def take_context(self) -> ControllerContext:
+    def release_context(self) -> ControllerContext:
         """Return the context, which the controller reads again; another controllership begins with an empty one."""
         context, self.context = self.context, ControllerContext(lost_states={*self.context.lost_states})
         return context
@@ -150,7 +150,7 @@ def prepare(
     refuse_other_cluster_id(settings.warehouse, state.cluster_id, settings.address)
     engine = DecisionEngine(settings.warehouse, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
-    broker_epochs = {row.broker_id: row.czxid for row in state.brokers}
+    broker_epochs = {row.broker_id: row.zk_broker_epoch for row in state.brokers}
     return Preparation(state.cluster_id, engine, _first_context(settings, client), broker_epochs)
 
 

@@ -1,4 +1,4 @@
-"""The resync of the resident controller: every few minutes it reads the whole cluster again, whatever watches fired.
+"""The resync of the resident controller: every few minutes it reads the whole cluster, also if no watch has fired.
 
 It reads one part at a time, with a cycle between two parts: a million partitions take half a minute, and a partition
 that loses its leader in the meantime must not wait for that.

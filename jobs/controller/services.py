@@ -18,7 +18,7 @@ from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession
 from jobs.adapters.zookeeper.scram_users import scram_credential
 from jobs.controller.broker_apis.controller_apis import ControllerApis
-from jobs.controller.controller_node import (
+from jobs.controller.controller_endpoints import (
     authorizer_of,
     controller_endpoints,
     listeners_without_controller,

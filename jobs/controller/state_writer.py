@@ -19,8 +19,7 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork
 from jobs.controller.zk_watches import ZkWatches
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.preconditions.changes import reassigns
-from schemas import reasons
+from jobs.preconditions.change_preconditions import reassigns
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import BrokerEpoch, Change, Key, PlanRecord
@@ -174,7 +173,7 @@ class StateWriter:
 def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
     """Return outcomes for the changes that a cycle had no time to write."""
     judged_keys = {outcome.change.key for outcome in outcomes}
-    reason = reasons.CYCLE_FULL.render(seconds=f"{MAX_WRITE_SECONDS:g}")
+    reason = f"deferred: the cycle had written for {MAX_WRITE_SECONDS:g} s"
     return [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes if change.key not in judged_keys]
 
 

@@ -34,7 +34,6 @@ from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from schemas import reasons
 from schemas.enums import NO_CONTROLLER, Step
 from schemas.rows import Snapshot
 
@@ -165,14 +164,14 @@ def _resident_controller(
             snapshot,
             log,
             settings,
-            context=prepared.take_context(),
+            context=prepared.release_context(),
             apis=services.apis,
             served=services.served,
             logins=services.logins,
             configured_epochs=prepared.broker_epochs,
         )
         log_writer.record(controller.decision_writer.cycle_record(outcomes=[]))
-        log_writer.record(AuditEntry(Step.TAKE_OVER, reasons.TAKEN_OVER_TO_STAY.render(epoch=control.epoch)))
+        log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:
             with _reported_connection(control.client):
                 yield controller

@@ -37,20 +37,11 @@ from schemas.plan import RowOutcome, Transition
 from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord
 from schemas.text import partition_name, pluralise
 
-FLUSH_INTERVAL_SECONDS: Final = 1.0
-"""Seconds in which rows are collected before they are written."""
-
-RETRY_SECONDS: Final = 5.0
-"""Seconds after which a failed write is tried again."""
-
-MAX_BUFFERED_ROWS: Final = 500_000
-"""Rows that are kept while they cannot be written; above it all are discarded, except marks of ended drains."""
-
 MAX_EXAMPLES: Final = 3
 """Partitions that the log names of a cycle that cannot be recorded."""
 
 MAX_FAILURES: Final = 24
-"""Failed writes in a row after which the table is at fault, and not a row; one of MAX_BUFFERED_ROWS is found in 20."""
+"""Failed writes in a row after which the table is at fault; 20 writes find a bad row among half a million."""
 
 CONSTRAINT_VIOLATED: Final = "Invalid data found"
 """Part of Delta's message about rows that violate a constraint of their table, which no retry changes."""
@@ -113,6 +104,12 @@ class WriteBehindLog:
 
     warehouse: Warehouse
     author: Actor = field(default_factory=this_actor)
+    flush_interval_seconds: float = 1.0
+    """Seconds in which rows are collected before they are written."""
+    retry_seconds: float = 5.0
+    """Seconds after which a failed write is tried again."""
+    max_buffered_rows: int = 500_000
+    """Rows that are kept while they cannot be written; above it all are discarded, except marks of ended drains."""
     _work: SimpleQueue[_Item | None] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
     _failures: dict[str, str] = field(default_factory=dict)
@@ -180,12 +177,12 @@ class WriteBehindLog:
     def _next(self) -> tuple[list[_Item], bool]:
         """Wait for records or for the next retry; return the records, and whether the log was closed."""
         try:
-            first = self._work.get(timeout=RETRY_SECONDS if self._failures else None)
+            first = self._work.get(timeout=self.retry_seconds if self._failures else None)
         except Empty:
             return [], False
         if first is None:
             return [], True
-        time.sleep(FLUSH_INTERVAL_SECONDS)
+        time.sleep(self.flush_interval_seconds)
         work = [first]
         with suppress(Empty):
             while (item := self._work.get_nowait()) is not None:
@@ -238,7 +235,7 @@ class WriteBehindLog:
             self._attempt("status of plans", bool(self._transitions), self._update_statuses)
         self._attempt("drained", bool(self._ended_drains), self._delete_marks)
         self._attempt("answers", bool(self._responses), self._write_responses)
-        if self._failures and self._buffered_rows > MAX_BUFFERED_ROWS:
+        if self._failures and self._buffered_rows > self.max_buffered_rows:
             discarded = self._buffered_rows - len(self._ended_drains)
             log(
                 f"surveyor: discarded all {discarded} buffered rows, because writes to the warehouse fail; they will "
@@ -330,9 +327,9 @@ def _write_by_halves(
 ) -> tuple[list[pa.Table], Exception | None]:
     """Write rows together; if some have invalid values, find these by halves, leave them out, and write the others.
 
-    Only rows that violate a constraint are left out in any case. Those that Arrow cannot convert are left out if others
-    are written, as otherwise the table may be at fault. Return the rows to try again, and the error of the store or the
-    table, if that fails and not a row.
+    Only rows that violate a constraint are left out in any case. Rows that Arrow cannot convert are left out if others
+    are written; if none is written, the table may be at fault. Return the rows to try again, and the error of the store
+    or the table, if that fails and not a row.
     """
     pending = [pa.concat_tables(tables)]
     failed: list[tuple[pa.Table, Exception]] = []

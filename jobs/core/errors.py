@@ -48,8 +48,8 @@ WORST_FIRST: Final = (
 )
 """The codes with which the work on one cluster of several can end; a command on all ends with the first of them.
 
-What prevents the work on every cluster comes first, then unexpected errors, invalid input, and what is expected to end
-by itself.
+Faults that prevent the work on every cluster come first, then unexpected errors, invalid input, and faults that are
+expected to end by themselves.
 """
 
 

@@ -1,7 +1,7 @@
 """Log records of a command on stderr: lines for people, or one JSON object a line for daemons.
 
 The loggers below `surveyor` are named like the modules below `jobs`. Records of
-libraries are unchanged, with two exceptions: level debug shows all of them, cut off before what may be a secret, and
+libraries are unchanged, with two exceptions: level debug shows all of them, cut off before a possible secret, and
 the JSON format applies to them too.
 """
 

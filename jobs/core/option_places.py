@@ -44,13 +44,13 @@ def _places() -> Mapping[str, str]:
     return _of_cluster.get() or _State.places
 
 
-def place_of(option: str) -> str:
+def option_name(option: str) -> str:
     """Return the source of an option's value, for messages; by default the option.
 
-    >>> place_of("--warehouse"), place_of("--command-config")
+    >>> option_name("--warehouse"), option_name("--command-config")
     ('--warehouse (SURVEYOR_WAREHOUSE)', '--command-config')
     >>> with option_places({"--warehouse": "warehouse of surveyor.toml"}):
-    ...     place_of("--warehouse")
+    ...     option_name("--warehouse")
     'warehouse of surveyor.toml'
     """
     return _places().get(option) or (f"{option} ({VARIABLES[option]})" if option in _WITH_VARIABLE else option)
@@ -65,7 +65,7 @@ def value_at(option: str, value: object) -> str:
     ...     value_at("--zookeeper-config", "zk.properties")
     'zookeeper_config in [clusters.east] of surveyor.toml: zk.properties'
     """
-    place = place_of(option)
+    place = option_name(option)
     return f"{place} {value}" if place.startswith((option, VARIABLES.get(option, option))) else f"{place}: {value}"
 
 

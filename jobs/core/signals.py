@@ -3,8 +3,8 @@
 Most commands end at once, inside the signal handler. They write to the warehouse only, where the last complete snapshot
 or plan stays valid, and no stack trace of a library can appear. Code that must clean up declares it: with
 `raise_on_signal` the signal raises KeyboardInterrupt, and with `defer_signals` a commit runs until the end of the
-current batch and then releases the controllership. A second signal ends these at once, too. Unfinished work is then in
-the state that a crash leaves, and the next run continues from there.
+current batch and then releases the controllership. A second signal ends these commits at once, too. Unfinished work is
+then as after a crash, and the next run continues it.
 """
 
 import json

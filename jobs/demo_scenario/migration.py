@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from jobs.adapters.embedded.migrating import CONTROLLER_ID, MigratingCluster
+from jobs.adapters.embedded.migrating_cluster import CONTROLLER_ID, MigratingCluster
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.demo_scenario.scenario import ORDERS, TEST, DemoScenario
 from jobs.repositories.snapshots import find_snapshot

@@ -9,7 +9,7 @@ from typing import Final
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
-from jobs.adapters.embedded.migrating import MigratingCluster
+from jobs.adapters.embedded.migrating_cluster import MigratingCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.core.errors import ExitCode, RefusedError

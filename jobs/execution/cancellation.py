@@ -1,8 +1,8 @@
 """Cancellation of a plan: close the plan, request cancellations from the controller, and read back what happened.
 
-Once a plan is closed, no commit continues with it. Therefore the state that is read after that contains everything that
-must be cancelled. Kafka's controller leaves the replicas in the order of the target. If the former order was another
-one, it is requested, which moves no data. A crash at any point leaves a closed plan, and the cluster shows how far each
+Once a plan is closed, no commit continues with it. Therefore a later reading of the cluster contains all moves to be
+cancelled. Kafka's controller leaves the replicas in the order of the target. If the former order was different, it
+is requested, which moves no data. A crash at any point leaves a closed plan, and the cluster shows how far each
 partition is. The same command, run again, cancels the rest.
 """
 
@@ -27,15 +27,15 @@ from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.admin_commit import end_throttle
 from jobs.execution.admin.cancellation_requests import (
     CancellationRequests,
-    Judgement,
     Reason,
+    Verdict,
     below_min_isr_warnings,
     ended_reason,
     unsafe_refusal,
 )
 from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, admin_of, lease_for
+from jobs.execution.admin.resident_controller_client import ZkReassignmentOverride
 from jobs.execution.admin.throttles import not_removed_text, throttle_rows
-from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.execution.commit_report import unapplied_lines
 from jobs.preconditions.cancellation_plan import (
     CancellationPlan,
@@ -130,7 +130,7 @@ def cancel_running(
     commit_log = CommitLog.open(settings.warehouse, plan)
     if plan.row.status != PlanStatus.CANCELLED:
         apply_transition(settings.warehouse, plan.plan_id, Transition.CANCEL)
-        commit_log.step(Step.CANCEL, Outcome.APPLIED, reasons.PLAN_CLOSED.render(status=plan.row.status))
+        commit_log.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
     with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, plan)
         was_requested = _was_requested(settings.warehouse, plan) or _is_being_committed(reader, plan)
@@ -166,7 +166,7 @@ def _cancel_leased(
 ) -> list[RowOutcome]:
     """Cancel under the lease, when no commit of the plan can still send requests.
 
-    A commit that has released the lease has sent all its requests. In-sync replicas are judged once the Admin API
+    A commit that has released the lease has sent all its requests. In-sync replicas are checked once the Admin API
     answers, and again once the intents are stored, just before the cancellation is requested.
     """
     with ExitStack() as stack:
@@ -227,20 +227,20 @@ class _CancellationRun:
 
     def cancel(self, in_progress: Sequence[PartitionStatus]) -> list[RowOutcome]:
         requests = self._new_requests()
-        return self._carry_out(Step.CANCEL, in_progress, requests, partial(self._judge_cancellation, requests))
+        return self._carry_out(Step.CANCEL, in_progress, requests, partial(self._check_cancellation, requests))
 
     def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
         """Request the order before for partitions in which only the order differs."""
         out_of_order = [status for status in statuses.values() if status.status is ReassignmentStatus.OUT_OF_ORDER]
-        return self._carry_out(Step.RESTORE_ORDER, out_of_order, self._new_requests(), self._judge_order)
+        return self._carry_out(Step.RESTORE_ORDER, out_of_order, self._new_requests(), self._check_order)
 
     def _new_requests(self) -> CancellationRequests:
         return CancellationRequests(self.reader, self.controller, self.lease)
 
-    def _judge_cancellation(self, requests: CancellationRequests, in_progress: Sequence[PartitionStatus]) -> Judgement:
+    def _check_cancellation(self, requests: CancellationRequests, in_progress: Sequence[PartitionStatus]) -> Verdict:
         """Set partitions aside that are no longer safe to cancel or no longer in progress.
 
-        A reassignment that another client has requested since is left alone, and is not judged.
+        A reassignment that another client has requested since is left alone, and is not checked.
         """
         steps = changes_among([status.change for status in in_progress])
         cancellation = read_cancellation(self.reader, self.settings, self.plan, steps, fewer_copies=self.fewer_copies)
@@ -258,19 +258,17 @@ class _CancellationRun:
                 set_aside[status.key] = _changed_reason(current)
         whole = "" if len(in_progress) == len(self.cancellation.safe) else "the rest of "
         refusal = None if self.skip_unsafe else _unsafe_refusal(f"{whole}plan {self.plan.title}", cancellation)
-        return Judgement(targets, set_aside, refusal)
+        return Verdict(targets, set_aside, refusal)
 
-    def _judge_order(self, out_of_order: Sequence[PartitionStatus]) -> Judgement:
+    def _check_order(self, out_of_order: Sequence[PartitionStatus]) -> Verdict:
         """Set aside partitions that another client has moved."""
         now = self.read(out_of_order)
         due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
         targets = {status.key: _replicas_before(status) for status in due}
         outcomes = {
-            key: (Outcome.STALE, reasons.LEFT_ALONE.render(state=current.detail))
-            for key, current in now.items()
-            if key not in targets
+            key: (Outcome.STALE, f"left alone: {current.detail}") for key, current in now.items() if key not in targets
         }
-        return Judgement(targets, outcomes)
+        return Verdict(targets, outcomes)
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
@@ -287,7 +285,7 @@ class _CancellationRun:
         statuses = self.read_steps([moves[wave, (topic, partition)] for wave, topic, partition, _ in interrupted])
         outcomes = []
         for (*_, action), current in zip(interrupted, statuses, strict=True):
-            killed = Outcome.UNKNOWN, reasons.CANCELLATION_KILLED.render(state=current.detail)
+            killed = Outcome.UNKNOWN, f"the cancellation that requested it was killed; {current.detail}"
             outcomes.append(_outcome(current, Step(action), killed))
         self.commit_log.append_now(outcomes)
 
@@ -296,11 +294,11 @@ class _CancellationRun:
         step: Step,
         partitions: Sequence[PartitionStatus],
         requests: CancellationRequests,
-        judge: Callable[[Sequence[PartitionStatus]], Judgement],
+        check: Callable[[Sequence[PartitionStatus]], Verdict],
     ) -> list[RowOutcome]:
         """Record the intents, request all in as many requests as needed, and record the outcomes.
 
-        After an error, what was requested before it and what was not is recorded as well.
+        After an error the partitions requested before it, and the others, get their outcomes as well.
         """
         if not partitions:
             return []
@@ -308,7 +306,7 @@ class _CancellationRun:
         before = {partition.key: partition for partition in partitions}
         try:
             with progress(f"asking Kafka's controller: {step}"):
-                requests.send([*before], lambda keys: judge([before[key] for key in keys]))
+                requests.send([*before], lambda keys: check([before[key] for key in keys]))
         except SurveyorError as error:
             self._record(step, before, requests, error)
             raise
@@ -329,7 +327,7 @@ class _CancellationRun:
         requested = [before[key] for key in requests.requested]
         statuses = self._wait(step, requested, requests) if requested else {}
         outcomes = [
-            RowOutcome(_row(before[key], step), Outcome.UNKNOWN, reasons.MOVES_BACK_NOW.render(state=current.detail))
+            RowOutcome(_row(before[key], step), Outcome.UNKNOWN, f"requested, and moving back: {current.detail}")
             if requests.is_resident and current.status is ReassignmentStatus.DIVERGED and key not in requests.refused
             else _outcome(current, step, requests.unchanged_reason(key, current.detail))
             for key, current in statuses.items()
@@ -359,7 +357,7 @@ def _row(partition: PartitionStatus, step: Step) -> PlanRow:
 
 
 def _outcome(now: PartitionStatus, step: Step, unchanged: Reason) -> RowOutcome:
-    """Judge a step by the status now; `unchanged` is the outcome if it is as before."""
+    """Check a step by the status now; `unchanged` is the outcome if it is as before."""
     reason = unchanged if now.status is _STATUS_BEFORE[step] else _changed_reason(now)
     return RowOutcome(_row(now, step), *reason)
 

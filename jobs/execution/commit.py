@@ -1,7 +1,7 @@
-"""A commit in any mode: judge the rows, write those that are pending, and record the outcomes.
+"""A commit in any mode: check the rows, write those that are pending, and record the outcomes.
 
 A row is pending, already applied, or stale. The modes share everything up to the writing: the plan is checked against
-the limits, the cluster is read, and each row is judged.
+the limits, the cluster is read, and each row is checked.
 
 If `surveyor control` is the controller, the plan is submitted to it, and it returns the result. An interrupted commit
 withdraws its plan; if the controller has begun with it, the controller still carries it out.
@@ -39,7 +39,7 @@ from jobs.repositories.actor import Actor, this_actor, this_process
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.plans_table import record_submission
 from jobs.repositories.plans.repository import read_plan
-from jobs.runtime.cli_enums import Mode, Via
+from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve
@@ -66,9 +66,6 @@ def apply_plan(
     report: Report,
 ) -> CommitLog:
     """Write the pending rows and record the outcomes; `author` is recorded if it is not this process."""
-    if preflight.resident_controller is not None:
-        # it serves the Admin API only with --listen, and carries out requests in /admin always
-        running = replace(running, via=Via.ZOOKEEPER)
     watched = preflight.mode is Mode.ADMIN and (
         running.watches or bool(throttle_rows(settings.warehouse, plan.plan_id))
     )
@@ -104,10 +101,10 @@ def _apply(
     commit_log.set_preflight_outcomes(preflight.already_decided)
     try:
         if lease is not None:
-            with controller_of(settings, cluster, preflight.state, commit_log, running=running, lease=lease) as (
-                controller,
-                throttler,
-            ):
+            is_resident = preflight.resident_controller is not None
+            with controller_of(
+                settings, cluster, preflight.state, is_resident=is_resident, running=running, lease=lease
+            ) as (controller, throttler):
                 commit_admin(
                     settings,
                     cluster,
@@ -151,7 +148,7 @@ def _write_pending(
     held: HeldControllership | None,
     report: Report,
 ) -> None:
-    """Write the pending rows as the controller; if another controller has taken over in between, judge them again.
+    """Write the pending rows as the controller; if another controller has taken over in between, check them again.
 
     That controller may be a commit of the same plan.
     """
@@ -178,7 +175,7 @@ def _write_pending(
                 report=report,
             )
         except OvertakenError as overtaken:
-            report(events.JudgedAgain(str(overtaken)))
+            report(events.CheckedAgain(str(overtaken)))
         else:
             return
         preflight = recheck(settings, cluster, commit_log.plan, preflight)

@@ -33,7 +33,7 @@ from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.snapshots import outdated_plan, unread_by
 from jobs.repositories.warehouse_status import min_isr_by_topic
-from jobs.runtime.cli_enums import Mode, Via
+from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, keep_warnings, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve, Review, warning_lines
@@ -76,7 +76,7 @@ def report_dry(
         "applied_now": 0,
         **counts(preflight.already_decided),
     }
-    obstacle = _apply_obstacle(settings, cluster, plan, preflight, running)
+    obstacle = _apply_obstacle(settings, cluster, plan, preflight)
     if obstacle:
         result["in_the_way"] = obstacle
     deletions = _deletions_due(settings, plan, preflight)
@@ -106,14 +106,12 @@ def report_dry(
     )
 
 
-def _apply_obstacle(
-    settings: Settings, cluster: ClusterConnection, plan: Plan, preflight: Preflight, running: ReassignmentOptions
-) -> str | None:
+def _apply_obstacle(settings: Settings, cluster: ClusterConnection, plan: Plan, preflight: Preflight) -> str | None:
     """Return why --apply could write nothing now although rows are pending; None if nothing is known to prevent it."""
     if preflight.mode is not Mode.ADMIN or not preflight.pending:
         return None
-    uses_admin_api = running.via is Via.ADMIN and preflight.resident_controller is None
-    unreachable = why_controller_unreachable(settings, preflight.state) if uses_admin_api else None
+    is_resident = preflight.resident_controller is not None
+    unreachable = None if is_resident else why_controller_unreachable(settings, preflight.state)
     holder = _lease_holder(settings, preflight)
     held = None if holder is None else held_now_text(this_process("commit", plan.plan_id), holder)
     return unreachable or held or (cluster.lease_refusal() if settings.conf.commit_lease else None)
@@ -158,7 +156,12 @@ def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
     copied = stored_volume(warehouse, volume_rows(plan.changes))
     return [
         *warnings(
-            plan.row.kind, plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
+            plan.changes,
+            plan.operations,
+            plan.rejections,
+            *min_isr_findings,
+            moves_replicas=plan.row.traits.moves_replicas,
+            everything=everything,
         ),
         *outdated_plan(warehouse, plan.row),
         *loss_warnings(warehouse, plan.row, plan.operations),
@@ -181,10 +184,10 @@ def refuse_unapproved(
     reviewed: bool = False,
     report: Report,
 ) -> None:
-    """Let the pending rows be approved, with what a dry run shows; raise SurveyorError unless they are.
+    """Show the pending rows as a dry run does, and ask for approval; raise SurveyorError if it is not given.
 
     Deleting topics needs more than a yes, and is refused if no question can be asked. `reviewed`: the plan's review is
-    on the screen, with its changes and warnings, and only what it lacks is added.
+    on the screen, with its changes and warnings, and only the lines that it lacks are added.
     """
     if not preflight.pending:
         return

@@ -13,21 +13,18 @@ from operator import attrgetter
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
+from jobs.preconditions.change_preconditions import is_other_topic
 from jobs.preconditions.change_status import verify_plan
-from jobs.preconditions.changes import is_other_topic
 from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentState, OperationState
-from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
+from schemas.enums import Action, Outcome, PlanStatus, Step
 from schemas.plan import Plan, Transition
 from schemas.rows import Change, CommitRecord, Key, PlanRecord, PlanRow
 from schemas.text import abbreviate
-
-_UNCHECKED_KINDS = frozenset({PlanKind.DRAIN, PlanKind.UNDRAIN})
-"""Kinds whose commit also records which brokers are drained, so that only a commit completes them."""
 
 
 def close_ended_before_status(settings: Settings) -> None:
@@ -74,7 +71,7 @@ def _close(
 ) -> None:
     holder = reader.read_lease_holder()
     is_running = holder is not None and holder.plan == plan.plan_id
-    if plan.row.status != PlanStatus.PARTIAL or is_running or plan.row.kind in _UNCHECKED_KINDS:
+    if plan.row.status != PlanStatus.PARTIAL or is_running or plan.row.traits.changes_drained:
         return
     if _begun_in_batch_mode(warehouse, plan.plan_id):
         return

@@ -3,19 +3,19 @@
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
 from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
 from jobs.core.errors import RefusedError, UsageError
-from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.execution.admin.connections import LoginFailedError, admin_of, login_failure_of
 from jobs.execution.admin.controller_client import EXECUTABLE
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.zk_controller_client import REQUESTABLE
-from jobs.preconditions.changes import adds_partition, is_unclean
+from jobs.execution.admin.resident_controller_client import REQUESTABLE
+from jobs.preconditions.change_preconditions import adds_partition, is_unclean
 from jobs.preconditions.topic_configs import needs_tiered_storage
-from jobs.runtime.cli_enums import Mode, Via
+from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import Settings
-from schemas import reasons
-from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
+from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode
 from schemas.lease_holder import LeaseHolder
 from schemas.plan import Plan
+from schemas.topic_configs import TIERED
 
 
 def choose_mode(
@@ -32,21 +32,15 @@ def choose_mode(
     """Return admin or batch, and the reason.
 
     `resident_controller` is the Surveyor that is the resident controller, if there is one. `epoch_behind` reports that
-    the controller's epoch is earlier than one that brokers know: they refuse its requests, so it can carry out nothing.
+    brokers know a later epoch than the controller's: they refuse its requests, so it can carry out nothing.
     """
     if resident_controller is not None:
-        return _mode_with_resident_controller(mode, plan, running, resident_controller)
-    if (
-        epoch_behind
-        and mode is not Mode.BATCH
-        and (mode is Mode.ADMIN or running.via is Via.ZOOKEEPER or _why_not_batch(plan))
-    ):
+        return _mode_with_resident_controller(mode, plan, resident_controller)
+    if epoch_behind and mode is not Mode.BATCH and (mode is Mode.ADMIN or _why_not_batch(plan)):
         raise RefusedError(
             f"{epoch_behind}. Kafka's controller cannot carry out a plan until that is repaired: `surveyor "
             "reconcile --apply` takes the controllership with a later epoch, then resigns; then commit again",
         )
-    if running.via is Via.ZOOKEEPER:
-        return _via_zookeeper(mode, plan, cluster, state)
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
     why_not_admin = _why_not_admin(plan, cluster)
@@ -57,7 +51,7 @@ def choose_mode(
         )
     _refuse_unable(mode, plan, why_not_admin, why_not_batch)
     if mode is not Mode.AUTO:
-        return mode, reasons.MODE_REQUESTED.render()
+        return mode, "requested by --mode"
     if why_not_batch:
         return Mode.ADMIN, why_not_batch
     if why_not_admin or epoch_behind:
@@ -66,7 +60,7 @@ def choose_mode(
     return (
         (Mode.BATCH, why_unresponsive)
         if why_unresponsive
-        else (Mode.ADMIN, reasons.BROKER_CONTROLS.render(controller=state.controller_broker))
+        else (Mode.ADMIN, f"broker {state.controller_broker} is the controller")
     )
 
 
@@ -78,52 +72,34 @@ def _refuse_unable(mode: Mode, plan: Plan, why_not_admin: str | None, why_not_ba
         raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {why_not_batch}; use --mode admin")
 
 
-def _mode_with_resident_controller(
-    mode: Mode, plan: Plan, running: ReassignmentOptions, resident_controller: LeaseHolder
-) -> tuple[Mode, str]:
+def _mode_with_resident_controller(mode: Mode, plan: Plan, resident_controller: LeaseHolder) -> tuple[Mode, str]:
     """Select the mode while a resident controller runs.
 
     Replicas are moved by requests in /admin, as Kafka's tools do; other plans are submitted to the resident controller.
     """
     controller = f"{resident_controller}, is the controller"
-    moving = any(change.action == Action.REASSIGN for change in plan.changes)
-    if moving or running.via is Via.ZOOKEEPER:
+    if any(change.action == Action.REASSIGN for change in plan.changes):
         if mode is Mode.BATCH:
             raise RefusedError(f"--mode batch: {controller}, which moves replicas by requests in /admin; omit --mode")
-        _refuse_unrequestable(plan, "while Surveyor is the controller, a plan that moves replicas")
-        return Mode.ADMIN, reasons.RESIDENT_ASKED.render(controller=resident_controller)
+        _refuse_unrequestable(plan)
+        return Mode.ADMIN, f"{resident_controller}, is the controller; requests are written to /admin"
     if mode is Mode.ADMIN:
         raise RefusedError(f"--mode admin cannot be used: {controller}; omit --mode to submit the plan to it")
     if _carries_out_requests(plan):
         raise RefusedError(f"{controller}, and carries out requests in /admin itself: plan {plan.title} is left to it")
     if why_not_batch := _why_not_batch(plan):
         raise RefusedError(f"{controller} and cannot commit plan {plan.title}: {why_not_batch}")
-    return Mode.BATCH, reasons.RESIDENT_SUBMITTED.render(controller=resident_controller)
+    return Mode.BATCH, f"{resident_controller}, is the controller; the plan is submitted to it"
 
 
-def _via_zookeeper(mode: Mode, plan: Plan, cluster: ClusterConnection, state: LiveCluster) -> tuple[Mode, str]:
-    if cluster.via_zookeeper_unavailable_reason is not None:
-        raise RefusedError(f"--via zookeeper: {cluster.via_zookeeper_unavailable_reason}; omit --via")
-    if mode is Mode.BATCH:
-        raise UsageError(
-            "--via zookeeper sends requests to Kafka's controller, and with --mode batch, Surveyor is the controller: "
-            "give one of the two"
-        )
-    _refuse_unrequestable(plan, "--via zookeeper")
-    if state.controller_broker not in state.live:
-        raise RefusedError(
-            "--via zookeeper: no live broker is the controller, so a request in /admin would not be found"
-        )
-    return Mode.ADMIN, reasons.CONTROLLER_ASKED.render(controller=state.controller_broker)
-
-
-def _refuse_unrequestable(plan: Plan, subject: str) -> None:
+def _refuse_unrequestable(plan: Plan) -> None:
     kinds = {change.action for change in plan.changes} | {task.action for task in plan.tasks}
     unrequestable = sorted(kinds - REQUESTABLE)
     if unrequestable:
         raise RefusedError(
-            f"{subject} cannot commit plan {plan.title}: only reassignments and preferred elections have a "
-            f"request in /admin, not {', '.join(unrequestable)}; use --via admin",
+            f"plan {plan.title} moves replicas and cannot be committed while Surveyor is the controller: only "
+            "reassignments and preferred elections have a request in /admin, not "
+            f"{', '.join(unrequestable)}",
         )
 
 
@@ -134,16 +110,16 @@ def _why_not_admin(plan: Plan, cluster: ClusterConnection) -> str | None:
         actions -= {Action.ELECT}  # the controller makes the clean ones among them by itself
     unsupported = sorted(actions - EXECUTABLE)
     if unsupported == [Action.ELECT] and cluster.elects_uncleanly:
-        return reasons.CONTROLLER_ELECTS.render()
+        return "the cluster's controller elects live replicas in sync by itself"
     if unsupported:
-        return reasons.NOT_IN_ADMIN_API.render(actions=", ".join(unsupported))
+        return f"the Admin API offers no repair of leaders and ISRs: {', '.join(unsupported)}"
     if _carries_out_requests(plan):
-        return reasons.REQUESTS_CARRIED_OUT.render()
+        return "requests in /admin are carried out by the current controller"
     first_leaders = (
         change for change in plan.changes if change.action == Action.CREATE and change.topic_version != NO_VERSION
     )
     states_only = [change for change in first_leaders if not adds_partition(change)]
-    return reasons.NO_FIRST_LEADERS.render() if states_only else None
+    return "the Admin API does not elect first leaders of existing partitions" if states_only else None
 
 
 def _carries_out_requests(plan: Plan) -> bool:
@@ -155,9 +131,9 @@ def _carries_out_requests(plan: Plan) -> bool:
 def _why_not_batch(plan: Plan) -> str | None:
     """Return why batch mode cannot carry out a plan; None if it can."""
     if needs_tiered_storage(plan.operations):
-        return reasons.TIERED_UNCHECKED.render()
+        return f"only a broker can check {TIERED} against its own configs, and it fails if they do not fit"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
-    return reasons.MOVES_REPLICAS.render() if moving else None
+    return "Kafka's controller moves replicas" if moving else None
 
 
 def refuse_resident_drain(plan: Plan) -> None:
@@ -165,7 +141,7 @@ def refuse_resident_drain(plan: Plan) -> None:
 
     For commits that resign afterwards.
     """
-    if plan.row.kind == PlanKind.DRAIN and plan.row.options["mode"] == DrainMode.RESIDENT:
+    if plan.row.traits.drains and plan.row.options["mode"] == DrainMode.RESIDENT:
         raise RefusedError(
             f"plan {plan.title} is a drain in resident mode, and this commit resigns afterwards: Kafka's "
             "controller would start the replicas again at once; use `plan drain --mode admin`, or commit it while "
@@ -211,13 +187,11 @@ def why_controller_unreachable(settings: Settings, state: LiveCluster) -> str | 
         return str(failure)
     if is_reachable(addresses):
         return None
-    return reasons.CONTROLLER_UNREACHABLE.render(controller=controller, addresses=", ".join(addresses) or "any address")
+    return f"cannot reach the controller (broker {controller}) at {', '.join(addresses) or 'any address'}"
 
 
 def _no_live_controller(controller: int) -> str:
-    return (
-        reasons.NO_BROKER_CONTROLS.render() if controller < 0 else reasons.CONTROLLER_DEAD.render(controller=controller)
-    )
+    return "no broker is the controller" if controller < 0 else f"controller {controller} is not a live broker"
 
 
 def _addresses(settings: Settings, state: LiveCluster) -> list[str]:
@@ -232,5 +206,5 @@ def _unreachable_from_here(state: LiveCluster, reason: str, *, others_answer: bo
     return RefusedError(
         f"{reason}. But broker {state.controller_broker} is the controller and registered in ZooKeeper: the fault may "
         "be in the connection and not in the cluster. Give the right credentials in "
-        f"{place_of(COMMAND_CONFIG)}, or repair the network{batch if others_answer else ''}",
+        f"{option_name(COMMAND_CONFIG)}, or repair the network{batch if others_answer else ''}",
     )

@@ -25,14 +25,14 @@ from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageErro
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.cancellation_requests import (
     CancellationRequests,
-    Judgement,
     Reason,
+    Verdict,
     below_min_isr_warnings,
     ended_reason,
     unsafe_refusal,
 )
 from jobs.execution.admin.connections import admin_of, lease_for, refuse_known_other_cluster
-from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
+from jobs.execution.admin.resident_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows
 from jobs.repositories.plans.moving_plans import moving_plans
 from jobs.runtime.console import CommandResult, keep_warnings, log, truncate, warn
@@ -49,7 +49,7 @@ from planner.reassignment.reassignment_status import (
 from schemas import reasons
 from schemas.enums import Outcome, Step
 from schemas.rows import Key
-from schemas.text import LINES_SHOWN, pluralise
+from schemas.text import LINES_SHOWN, join_ids, pluralise
 from schemas.znode_codecs import MalformedZnodeError
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
@@ -174,7 +174,7 @@ def _apply(
 ) -> CommandResult:
     """Connect, read again under the lease, remove requests, and ask the controller to cancel.
 
-    In-sync replicas are judged once the controller can be asked, and again once the intents are recorded, just before
+    In-sync replicas are checked once the controller can be asked, and again once the intents are recorded, just before
     the cancellation is requested.
     """
     with ExitStack() as stack:
@@ -197,7 +197,7 @@ def _apply(
     final = run.wait([key for key in pending if key not in requests.set_aside])
     outcomes = run.outcomes(final)
     audit.record(outcomes | requests.set_aside)
-    return _report(final, outcomes, [run.judged[key] for key in requests.set_aside])
+    return _report(final, outcomes, [run.checked[key] for key in requests.set_aside])
 
 
 def _controller(
@@ -222,27 +222,27 @@ class _PartitionCancellationRun:
     """The partitions to be cancelled, as they were before the intents were recorded."""
     skip_unsafe: bool
     fewer_copies: bool
-    judged: dict[Key, PartitionReading] = field(default_factory=dict)
-    """Partitions as they were last judged."""
+    checked: dict[Key, PartitionReading] = field(default_factory=dict)
+    """Partitions as they were last checked."""
     removed: Collection[Key] = ()
     """Partitions whose request may have been removed."""
 
     def request(self) -> None:
-        """Remove requests and ask the controller; partitions are judged again after each, as each takes time."""
+        """Remove requests and ask the controller; partitions are checked again after each, as each takes time."""
         keys = [*self.pending]
-        self.requests.judge_again(keys, self._judge)
-        removed = [key for key in keys if key not in self.requests.set_aside and self._is_removable(self.judged[key])]
+        self.requests.check_again(keys, self._check)
+        removed = [key for key in keys if key not in self.requests.set_aside and self._is_removable(self.checked[key])]
         if removed:
             self.removed = removed
             self.cluster.withdraw_requests(removed, self.requests.lease)
-        self.requests.send([key for key in keys if key not in self.requests.set_aside], self._judge)
+        self.requests.send([key for key in keys if key not in self.requests.set_aside], self._check)
 
     def _is_removable(self, partition: PartitionReading) -> bool:
         """Return whether a request must be removed; `surveyor control` follows the request to move a partition back."""
         return partition.request is not None and not (self.requests.is_resident and partition.is_being_reassigned)
 
     def wait(self, keys: Sequence[Key]) -> list[PartitionReading]:
-        """Wait until what was requested shows in the cluster, and return how it is then."""
+        """Wait until the cluster shows the requested moves, and return the partitions as read last."""
         requests = self.requests
         unsent = {*keys}.difference(requests.requested) if requests.lost_response else set()
 
@@ -275,7 +275,7 @@ class _PartitionCancellationRun:
 
     def unrequested(self, error: SurveyorError) -> dict[Key, Reason]:
         """Return the outcomes of partitions that were not requested before this error."""
-        interrupted = Outcome.UNKNOWN, reasons.INTERRUPTED_BY.render(error=error)
+        interrupted = Outcome.UNKNOWN, f"interrupted: {error}"
         skipped = self.requests.unrequested_reason(error)
         return {
             key: self.requests.set_aside.get(key, interrupted if key in self.removed else skipped)
@@ -289,8 +289,8 @@ class _PartitionCancellationRun:
         if isinstance(self.requests.controller, AdminUnavailableError) and is_needed:
             raise self.requests.controller
 
-    def _judge(self, keys: Sequence[Key]) -> Judgement:
-        """Set partitions aside that are no longer safe; one that cannot be decoded is neither judged nor requested."""
+    def _check(self, keys: Sequence[Key]) -> Verdict:
+        """Set partitions aside that are no longer safe; one that cannot be decoded is neither checked nor requested."""
         partitions = _read(self.requests.reader, keys, fewer_copies=self.fewer_copies)
         for partition in partitions:
             if _has_become_unreadable(self.pending[partition.key], partition):
@@ -298,8 +298,8 @@ class _PartitionCancellationRun:
         if not self.skip_unsafe:
             _refuse_unsafe(partitions, "the rest is not" if self.requests.requested else "nothing is")
         self.refuse_unavailable(partitions)
-        self.judged |= {partition.key: partition for partition in partitions}
-        return Judgement(
+        self.checked |= {partition.key: partition for partition in partitions}
+        return Verdict(
             self._targets(partition for partition in partitions if partition.risk is None),
             {
                 partition.key: (Outcome.SKIPPED, reasons.CONTINUES.render(risk=partition.risk.reason))
@@ -326,7 +326,7 @@ class _PartitionCancellationRun:
 class _Audit:
     """Records the cancellations in `commits`, under no plan: the reassignments may be of any origin.
 
-    A command without a warehouse, or with one that cannot be written, cancels as well.
+    A command cancels also without a warehouse, or if it cannot write to the warehouse.
     """
 
     warehouse: Warehouse
@@ -385,17 +385,19 @@ def _has_become_unreadable(before: PartitionReading, now: PartitionReading) -> b
 
 def _unchanged_text(partition: PartitionReading) -> str:
     if partition.now is None:
-        return reasons.REQUEST_REMOVED.render()
-    return reasons.ORDER_MAY_DIFFER.render(state=reasons.REPLICAS.render(replicas=partition.now.replicas))
+        return "its request was removed"
+    return f"{reasons.REPLICAS.render(replicas=partition.now.replicas)}; to change their order: surveyor plan reassign"
 
 
 def _unfinished_text(partition: PartitionReading) -> str:
     """Return what is left of a partition once its cancellation was requested."""
     parts = []
     if partition.now is not None and partition.is_being_reassigned:
-        parts.append(reasons.STILL_MOVES.render(adding=partition.now.adding, removing=partition.now.removing))
+        parts.append(
+            f"it still moves, adding [{join_ids(partition.now.adding)}], removing [{join_ids(partition.now.removing)}]"
+        )
     if partition.request is not None:
-        parts.append(reasons.REQUEST_EXISTS.render(requested=partition.request))
+        parts.append(f"its request for [{join_ids(partition.request)}] still exists")
     return "; ".join(parts)
 
 

@@ -1,6 +1,6 @@
 """Checks of a commit before it writes anything; dry runs and real commits make the same checks.
 
-The plan is checked against the limits, the cluster is read, and each row is judged: pending, already applied, or stale.
+The plan is checked against the limits, the cluster is read, and each row is found pending, already applied or stale.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from jobs.execution.batch.batch_commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.brokers_since_plan import UNCHANGED
-from jobs.preconditions.changes import Preconditions
+from jobs.preconditions.change_preconditions import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
-from jobs.preconditions.operations import confirm_creations, judge_operations
+from jobs.preconditions.operations import check_operations, confirm_creations
 from jobs.preconditions.running_reassignments import classify
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
@@ -103,7 +103,7 @@ def check_before_commit(
             refuse_unreachable(state.zookeeper_state, settings.listener)
             pending, outcomes = Preconditions.in_batch_mode(
                 plan, plan.changes, state.zookeeper_state.live, state.deleting, since
-            ).judge(plan.changes, reader.read_partitions([change.key for change in plan.changes]))
+            ).check(plan.changes, reader.read_partitions([change.key for change in plan.changes]))
             refuse_too_large(reader.zookeeper_client, plan, pending)
         else:
             pending, outcomes = evaluate_waves(
@@ -116,7 +116,7 @@ def check_before_commit(
                 for text in foreign_throttle_texts(settings.warehouse, reader, plan, pending, running.throttle):
                     warn(text)
         outcomes = confirm_creations(plan, outcomes, reader.read_operations)
-        tasks, task_outcomes = judge_operations(plan.tasks, reader.read_operations(plan.tasks))
+        tasks, task_outcomes = check_operations(plan.tasks, reader.read_operations(plan.tasks))
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:
             latest_epoch = max(latest_epoch, latest_epoch_of_states(reader.zookeeper_client))
@@ -136,7 +136,7 @@ def check_before_commit(
 
 
 def recheck(settings: Settings, cluster: ClusterConnection, plan: Plan, previous: Preflight) -> Preflight:
-    """Judge again what batch mode has to write; raise RefusedError if a resident controller has taken over."""
+    """Check again what batch mode has to write; raise RefusedError if a resident controller has taken over."""
     again = check_before_commit(settings, cluster, plan, Mode.BATCH, previous.limits)
     if again.resident_controller is not None:
         raise RefusedError(

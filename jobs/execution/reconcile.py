@@ -1,7 +1,7 @@
 """One cycle of a controller in one process: a snapshot, a plan of what is due, a confirmation, and the commit.
 
-It is a dry run unless applied: the snapshot is taken, the plan is stored, and what a commit would write is shown. If
-the process is killed, the next one continues: a new snapshot shows what is still due, and only that is planned.
+Without --apply it is a dry run: it takes the snapshot, stores the plan, and shows the writes of a commit. If the
+process is killed, the next one continues: it plans the changes that a new snapshot shows to be due.
 `reconcile_until_quiet` repeats the cycle until a snapshot shows nothing that is due, or cycles change nothing.
 """
 
@@ -153,7 +153,7 @@ def reconcile_until_quiet(
     """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
     While replicas copy, nothing is due, and the command waits. It does not wait for dead brokers. The counts by outcome
-    include all cycles. A row that was stale in a cycle is judged again in the next one, so the detailed exit code
+    include all cycles. A row that was stale in a cycle is checked again in the next one, so the detailed exit code
     concerns the last cycle.
     """
     _refuse_admin(mode)

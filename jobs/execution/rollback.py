@@ -29,7 +29,7 @@ def plan_rollback(
     refuse_without_snapshot(original)
     refuse_edited(original)
     if to_snapshot == original.row.snapshot_id:
-        to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
+        to_snapshot = None  # the plan's rows contain this snapshot's assignments, even if it was dropped
     rollback = _existing_plan(settings, original, to_snapshot, alias, report)
     if rollback is None:
         with settings.connection as cluster, cluster.reading() as reader:

@@ -23,7 +23,6 @@ from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.settings import Settings
 from planner.reassignment.partition_rollback import ClusterFacts, steps_by_partition
-from schemas import reasons
 from schemas.enums import Outcome, PlanStatus, Step
 from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
@@ -37,7 +36,7 @@ def read_rollback(
 ) -> Rollback:
     """Read the plan's partitions and find the steps back; see `find_rollback`.
 
-    Raise RefusedError before anything else is read if the cluster or a move of the plan that still runs forbids it.
+    Raise RefusedError first if the cluster, or a move of the plan that still runs, forbids a rollback.
     """
     refuse_migration(state.migration)
     refuse_other_cluster(plan, state, settings.address, settings.address_option)
@@ -120,5 +119,5 @@ def close_if_rolled_back(reader: ClusterReader, settings: Settings, undone: Plan
         apply_transition(settings.warehouse, undone.plan_id, Transition.ROLL_BACK)
         commit_log = CommitLog.open(settings.warehouse, undone)
         restored = target_snapshot(undone, to_snapshot)
-        commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, reasons.ALL_BACK.render(snapshot=restored))
+        commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {restored}")
     return rollback.is_back

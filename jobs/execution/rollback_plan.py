@@ -20,14 +20,16 @@ from planner.reassignment.partition_rollback import (
 )
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
 from schemas import reasons
-from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
+from schemas.enums import Action, LintCode, PlanStatus, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord
 from schemas.text import LINES_SHOWN, partition_name, pluralise
 
-NOT_ASKED_FOR: Final = RollbackRejection(RejectionCode.NOT_ASKED_FOR, reasons.NOT_ASKED_FOR.render())
+NOT_REQUESTED: Final = RollbackRejection(
+    RejectionCode.NOT_REQUESTED, "no commit of the plan requested it, so the plan moved nothing here"
+)
 
 _NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
@@ -57,12 +59,12 @@ class Rollback:
     def is_back(self) -> bool:
         """Whether every partition has its former assignment."""
         codes = {code for code, _ in self.rejected.values()}
-        return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_ASKED_FOR}
+        return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_REQUESTED}
 
 
 def refuse_without_snapshot(plan: Plan) -> None:
     """Raise RefusedError unless a plan can be rolled back, as far as the tables show."""
-    if plan.row.kind != PlanKind.REASSIGN:
+    if not plan.row.traits.moves_replicas:
         raise RefusedError(
             f"plan {plan.title} is of kind {plan.row.kind}: only reassignments are rolled back; "
             "a drain ends by `surveyor plan undrain`, other plans by planning the opposite",
@@ -90,7 +92,7 @@ def find_rollback(
     changes: list[Change] = []
     rejected: dict[Key, RollbackRejection] = {}
     for key, steps_forward in steps_by_key.items():
-        destination = destination_of(key) if key in requested else NOT_ASKED_FOR
+        destination = destination_of(key) if key in requested else NOT_REQUESTED
         if isinstance(destination, RollbackRejection):
             rejected[key] = destination
             continue
@@ -122,13 +124,14 @@ class Destinations:
             return RollbackRejection(RejectionCode.UNKNOWN_TOPIC, reasons.CREATED_AGAIN.render(snapshot=self.name))
         assignment = self.then.get(key)
         if assignment is None:
-            return RollbackRejection(RejectionCode.UNKNOWN_PARTITION, reasons.NOT_IN_TARGET.render(target=self.name))
+            return RollbackRejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not contain it")
         if assignment.is_being_reassigned:
             return RollbackRejection(
-                RejectionCode.REASSIGNMENT_IN_PROGRESS, reasons.MOVED_IN_TARGET.render(target=self.name)
+                RejectionCode.REASSIGNMENT_IN_PROGRESS,
+                f"{self.name} was taken during its reassignment, so it has no target to restore",
             )
         if not assignment.replicas:
-            return RollbackRejection(LintCode.NO_REPLICAS, reasons.NO_REPLICAS_IN_TARGET.render(target=self.name))
+            return RollbackRejection(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
         return RollbackTarget(assignment.replicas, self.name)
 
 

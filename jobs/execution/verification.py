@@ -1,9 +1,9 @@
 """Verification of a plan: how far it has come, change by change and byte by byte, as the cluster shows it now.
 
 A plan that is found complete is recorded as complete. So verification writes to the warehouse, but never to the
-cluster. How far replicas are copied, in bytes and offsets, is what the brokers report. Two readings some seconds apart
-give an estimate of the remaining time. What brokers do not report is shown as unknown and does not change the status
-that the cluster's metadata shows.
+cluster. Brokers report the copied bytes and offsets; two readings some seconds apart give an estimate of the remaining
+time. Figures that brokers do not report are shown as unknown. They do not change the status, which follows from the
+cluster's metadata.
 """
 
 import time

@@ -174,7 +174,7 @@ def _mode_of(ids: Sequence[int], drained: Mapping[int, DrainedBroker]) -> DrainM
 
 def _offline_refusal(rejections: DataFrame) -> str | None:
     """Return the refusal if partitions would go offline, else None."""
-    doomed = rejections.where(F.col("code") == RejectionCode.GOES_OFFLINE.value)
+    doomed = rejections.where(F.col("code") == RejectionCode.WOULD_GO_OFFLINE.value)
     rows = doomed.orderBy("topic", "partition").limit(MAX_PARTITIONS_NAMED + 1).collect()
     if not rows:
         return None

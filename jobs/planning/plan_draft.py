@@ -295,7 +295,7 @@ def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
     frames = {"changes": planned.changes}
     if planned.rejections is not None:
         frames["rejections"] = planned.rejections
-    return plan_rows(tables, frames, ExtraRows(planned.operations, planned.evidence), planned.at_most)
+    return plan_rows(tables, frames, PlanParts(planned.operations, planned.evidence), planned.at_most)
 
 
 def _result(plan: PlanRecord, alias: Alias) -> Result:
@@ -304,7 +304,7 @@ def _result(plan: PlanRecord, alias: Alias) -> Result:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtraRows:
+class PlanParts:
     """The rows of a plan in addition to changes and rejections, which are few or none."""
 
     operations: Sequence[AnyRow] = ()
@@ -318,7 +318,7 @@ class ExtraRows:
             tables.replace("evidence", _owned(self.evidence, tables, plan_id), plan_condition(plan_id))
 
 
-def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: ExtraRows, at_most: int | None) -> PlanRows:
+def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: PlanParts, at_most: int | None) -> PlanRows:
     """Collect a plan's rows if they are few, else leave them on Spark; `at_most` is an upper bound if known."""
     if at_most is None:
         computed = {table: cache_and_count(frame) for table, frame in rows.items()}
@@ -332,7 +332,7 @@ def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: Extr
 class _ArrowRows:
     tables: SparkWarehouse
     rows: Mapping[str, pa.Table]
-    extra: ExtraRows
+    extra: PlanParts
 
     def summary(self, header: str) -> Row:
         return arrow_digest.summary(
@@ -354,7 +354,7 @@ class _ArrowRows:
 class _SparkRows:
     tables: SparkWarehouse
     rows: Mapping[str, DataFrame]
-    extra: ExtraRows
+    extra: PlanParts
 
     def summary(self, header: str) -> Row:
         tables = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.extra.operations)}

@@ -82,7 +82,7 @@ _STATELESS_DECISIONS: Final = f"""leader_before IS NULL AND wanted = '{Action.EL
 
 _REFUSED: Final = f"""code IS NOT NULL
     AND NOT (withdrawn AND code IN ({", ".join(f"'{code}'" for code in sorted(FULFILLED))}))"""
-"""Condition for decisions that are rejections, without those that only report a fulfilled request."""
+"""Condition for decisions that are rejections, except decisions that only report a fulfilled request."""
 
 _REQUEST_DONE: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
 """Condition for decisions after which a request can be removed: a move that ends here no longer needs its request."""

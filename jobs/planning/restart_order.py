@@ -22,14 +22,12 @@ from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import CommandResult, Line, table
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from jobs.snapshots.cluster_view import ClusterView
-from planner.rules.restart_effect import known_min_isr
+from planner.rules.min_isr import certain_min_isr, known_min_isr
 from planner.rules.restart_order import InSyncNeed, RestartStep, restart_order
 from schemas import reasons
 from schemas.enums import RestartEffect
 from schemas.rows import LastSeenBroker, Row
 from schemas.text import abbreviate, broker_list, pluralise
-from schemas.topic_configs import MIN_ISR, whole_number
 
 STEP_COLUMNS: Final = ("position", "wave", "broker_id", "rack", "action", "reason")
 """Columns of the console for `whatif --restart-order`."""
@@ -84,7 +82,7 @@ def _needs(facts: RestartFacts) -> Counter[InSyncNeed]:
     view, registered = facts.view, facts.understood
     min_isr_of_brokers = known_min_isr(facts.configs)
     default = None if registered.keys() - min_isr_of_brokers.keys() else max(min_isr_of_brokers.values(), default=None)
-    minima = {topic: _min_isr_of(view, topic, default) for topic in view.configs}
+    minima = {topic: certain_min_isr(config, default) for topic, config in view.configs.items()}
     needs: Counter[InSyncNeed] = Counter()
     live = {broker for broker, is_understood in registered.items() if is_understood}
     not_understood = registered.keys() - live
@@ -100,17 +98,10 @@ def _needs(facts: RestartFacts) -> Counter[InSyncNeed]:
 _NEED_COLUMNS: Final = ("topic", "replicas", "removing_replicas", "isr", "leader")
 
 
-def _min_isr_of(view: ClusterView, topic: str, default: int | None) -> int | None:
-    config = view.configs[topic]
-    if config is None:
-        return None
-    return whole_number(config[MIN_ISR]) if MIN_ISR in config else default
-
-
 def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | None], list[str]]:
     """Return the rack of each broker that is registered or has replicas, and what is unknown of it.
 
-    The rack of a broker that is down is the one in the last snapshot, if there is one.
+    The rack of a broker that is down comes from the last snapshot, if there is one.
     """
     ids = {*facts.understood} | brokers_with_replicas(facts.view)
     last_seen: dict[int, LastSeenBroker] = {}
@@ -150,17 +141,17 @@ def _step_row(position: int, step: RestartStep, check: str | None) -> Row:
 
 def _reason(step: RestartStep) -> str:
     if step.is_down:
-        return reasons.IS_DOWN.render()
-    rack = reasons.RACK_OF_ITS_OWN.render() if step.rack is None else reasons.RACK.render(rack=step.rack)
-    why_now = reasons.CONTROLLER_LAST.render() if step.is_controller else rack
+        return "it is down: start it before another broker stops"
+    rack = "a rack of its own" if step.rack is None else reasons.RACK.render(rack=step.rack)
+    why_now = "it is the controller, which comes last" if step.is_controller else rack
     effects, effects_now = (
         ", ".join(f"{count} {EFFECT_PHRASES[effect]}" for effect, count in harmed.items())
         for harmed in (step.harmed, step.harmed_now)
     )
-    harm = reasons.HARMS_WITH_FULL_ISRS.render(effects=effects) if effects else ""
+    harm = f"; even with full ISRs: {effects}" if effects else ""
     if effects_now != effects:
-        harm += reasons.HARMS_NOW.render(effects=effects_now)
-    return why_now + harm + (reasons.LOSES_QUORUM.render() if step.loses_quorum else "")
+        harm += f"; with the present ISRs: {effects_now}"
+    return why_now + harm + ("; the quorum loses its majority" if step.loses_quorum else "")
 
 
 def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -> Iterator[str]:

@@ -22,8 +22,9 @@ from jobs.snapshots.cluster_view import ClusterView, view_of
 from jobs.snapshots.health import arrays_of, unhealthy_masks
 from planner.columns.numpy_rules import partition_masks, slot_mask
 from planner.rules.inputs import BrokerSets
+from planner.rules.min_isr import known_min_isr
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
-from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
+from planner.rules.restart_effect import RestartedPartition, restart_effect
 from schemas.enums import RestartEffect
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import BrokerConfig
@@ -99,7 +100,7 @@ def _concerned(view: ClusterView, restarting: Collection[int]) -> Bools:
 def _rows_of_snapshot(
     settings: Settings, snapshot_id: int, restarting: Sequence[int], margin: int
 ) -> tuple[RestartFacts, list[RestartedPartition]]:
-    """Judge a snapshot by the same rule on Spark."""
+    """Apply the same rule to a snapshot on Spark."""
     from jobs.adapters.delta.spark_warehouse import SparkWarehouse  # noqa: PLC0415 - the state of now needs no JVM
     from jobs.adapters.spark.session import start_session  # noqa: PLC0415 - as above
     from jobs.planning.planning_tables import PlanningTables  # noqa: PLC0415 - as above

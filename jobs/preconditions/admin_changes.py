@@ -1,12 +1,12 @@
 """Whether a change may still be requested from Kafka's controller, which decides on ISR and epochs itself.
 
-The counterpart of `jobs.preconditions.changes` for admin mode: the assignment, and for an election the leader, must be
-those that the plan was computed from. `Preconditions.broken` decides on brokers and deletions as in batch mode.
+The counterpart of `jobs.preconditions.change_preconditions` for admin mode. The assignment, and for an election the
+leader, must be as in the plan's snapshot. `Preconditions.broken` decides on brokers and deletions as in batch mode.
 """
 
 from collections.abc import Collection, Sequence
 
-from jobs.preconditions.changes import (
+from jobs.preconditions.change_preconditions import (
     Preconditions,
     adds_partition,
     is_added,
@@ -30,32 +30,33 @@ from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.plan import RowOutcome
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change
+from schemas.text import join_ids
 from schemas.znode_codecs import MalformedZnodeError
 
 
-def judge_for_admin(
+def check_for_admin(
     changes: Sequence[Change],
     current: CurrentState,
     registrations: PlannedRegistrations = NO_REGISTRATIONS,
     preconditions: Preconditions | None = None,
 ) -> tuple[list[Change], list[RowOutcome]]:
-    """Judge changes that are requested from Kafka's controller, which decides on ISR and epochs itself.
+    """Check changes that are requested from Kafka's controller, which decides on ISR and epochs itself.
 
-    A change is pending while its brokers and the assignment, and for an election the leader, are those that the plan
-    was computed from. A reassignment also needs a live leader in the ISR. Without versions, the whole state of a
-    partition must be as it was; `registrations` has the part of it that is not in the changes. For a change that
-    follows others of its plan on the same partition, the state before it is not known in advance: only the brokers, the
-    assignment and a live leader are checked. `preconditions` are those of all changes of which these are a part.
+    A change is pending while its brokers and the assignment, and for an election the leader, are as in the plan's
+    snapshot. A reassignment also needs a live leader in the ISR. Without versions, the whole state of a partition must
+    be unchanged; `registrations` has the part of the state that changes do not contain. If a change follows others of
+    its plan on the same partition, only the brokers, the assignment and a live leader are checked, because the state
+    before the change is not known in advance. `preconditions` are the preconditions of all changes of the plan.
     """
     of_changes = preconditions or Preconditions.in_admin_mode(changes, current)
 
-    def judge(change: Change) -> RowOutcome | None:
+    def check(change: Change) -> RowOutcome | None:
         partition, requested = current.partitions[change.key], current.requests.get(change.key)
         if change.action == Action.REASSIGN and requested == change.replicas_after:
             return _found_in_progress(change)
-        judged = _judge_for_admin(change, partition)
-        if judged is not None:
-            return judged
+        outcome = _check_for_admin(change, partition)
+        if outcome is not None:
+            return outcome
         reason = of_changes.broken(change)
         if change.action == Action.REASSIGN:
             reason = reason or _leaderless(partition.state, current.live)
@@ -66,13 +67,13 @@ def judge_for_admin(
         reason = reason or _changed_since_planned(change, partition, registrations)
         return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
-    return split_due(changes, judge)
+    return split_due(changes, check)
 
 
 def _leader_moved(change: Change, state: Leadership | None) -> str | None:
     if state is not None and state.leader == change.leader_before:
         return None
-    return reasons.LEADER_CHANGED.render(leader=change.leader_before)
+    return f"the leader is no longer {change.leader_before}"
 
 
 def _other_choice(change: Change, partition: CurrentPartition, live: Collection[int]) -> str | None:
@@ -81,7 +82,7 @@ def _other_choice(change: Change, partition: CurrentPartition, live: Collection[
     chosen = None if now is None else unclean_choice(now, partition.last_known, live)
     if chosen == change.leader_after:
         return None
-    return reasons.OTHER_CHOICE.render(chosen=chosen, planned=change.leader_after)
+    return f"the controller would elect {chosen}, and {change.leader_after} was planned"
 
 
 def _changed_since_planned(
@@ -94,7 +95,7 @@ def _changed_since_planned(
     if now is None:
         return reasons.NOT_UNDERSTOOD.render(path=partition.path, fault=partition.content.reason)
     moved = None if planned is None else differences(planned, now)
-    return None if moved is None else reasons.CHANGED_SINCE_PLAN.render(differences=moved)
+    return None if moved is None else f"changed since the plan: {moved}"
 
 
 def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
@@ -107,11 +108,14 @@ def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
     if state is not None and has_live_leader(state.leader, state.isr, live):
         return None
     no_state = reasons.NO_STATE_NOW.render()
-    current = no_state if state is None else reasons.LEADER_NOW.render(leader=state.leader, isr=state.isr)
-    return reasons.MOVE_MAY_LOSE.render(state=current)
+    current = no_state if state is None else f"leader {state.leader}, ISR [{join_ids(state.isr)}]"
+    return (
+        f"no live leader is in its ISR ({current}): moving it may lose its records; elect a leader first, "
+        "`surveyor status` shows how"
+    )
 
 
-def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome | None:
+def _check_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome | None:
     topic = partition.topic
     if change.topic_version == NO_VERSION:
         return _creation_for_admin(change, topic)
@@ -122,18 +126,18 @@ def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome 
     except MalformedZnodeError as error:
         return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.render(path=topic.path, fault=error))
     if assignment is None:
-        return RowOutcome(change, Outcome.STALE, reasons.NAMED_PARTITION_GONE.render(partition=change.name))
+        return RowOutcome(change, Outcome.STALE, f"{change.name} is gone")
     # a topic created before 2.8 may get its id from an upgraded controller; it is still the same topic
     if change.topic_id is not None and is_other_topic(change, topic):
         return RowOutcome(change, Outcome.STALE, other_topic_reason(change, topic))
-    return _judge_assigned(change, partition, assignment)
+    return _check_assigned(change, partition, assignment)
 
 
-def _judge_assigned(change: Change, partition: CurrentPartition, assignment: ReplicaAssignment) -> RowOutcome | None:
-    judged = _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, partition.state)
-    if judged is None and assignment != (change.replicas_before, change.adding_before, change.removing_before):
+def _check_assigned(change: Change, partition: CurrentPartition, assignment: ReplicaAssignment) -> RowOutcome | None:
+    outcome = _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, partition.state)
+    if outcome is None and assignment != (change.replicas_before, change.adding_before, change.removing_before):
         return RowOutcome(change, Outcome.STALE, reasons.REPLICAS_NOW.render(replicas=assignment.replicas))
-    return judged
+    return outcome
 
 
 def _reassigned(change: Change, assignment: ReplicaAssignment) -> RowOutcome | None:
@@ -149,7 +153,7 @@ def _found_applied(change: Change) -> RowOutcome:
 
 
 def _found_in_progress(change: Change) -> RowOutcome:
-    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_IN_PROGRESS.render(), is_running=True)
+    return RowOutcome(change, Outcome.APPLIED, "found in progress", is_running=True)
 
 
 def _elected(change: Change, state: Leadership | None) -> RowOutcome | None:
@@ -157,7 +161,7 @@ def _elected(change: Change, state: Leadership | None) -> RowOutcome | None:
 
 
 def _creation_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | None:
-    """Judge the creation of a topic.
+    """Check the creation of a topic.
 
     An existing topic has an id set by Kafka: it counts as created if its replicas are the planned ones.
     `jobs.preconditions.operations` then compares its number of partitions and its configs.

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from schemas import reasons
 from schemas.rows import Broker, ChangeSummary, DrainedBroker
 
 
@@ -35,10 +34,13 @@ class BrokersSincePlan:
             for broker in change.replicas_after:
                 if broker in self.moved:
                     planned, now = self.moved[broker]
-                    return reasons.RACK_CHANGED.render(broker=broker, rack=now or "none", planned=planned or "none")
+                    return (
+                        f"broker {broker} is in rack {now or 'none'} and was in rack {planned or 'none'} when the plan "
+                        "was made"
+                    )
         leader = [change.leader_after] if change.leader_after != change.leader_before else []
         drained = [broker for broker in (*added, *leader) if broker in self.drained]
-        return reasons.DRAINED_SINCE.render(broker=drained[0]) if drained else None
+        return f"broker {drained[0]} was drained after the plan was made" if drained else None
 
 
 UNCHANGED: Final = BrokersSincePlan()

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from jobs.core.errors import RefusedError
+from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason
 from jobs.preconditions.change_status import verify_plan
-from jobs.preconditions.changes import is_other_topic, other_topic_reason
 from planner.reassignment.partition_rollback import steps_by_partition, steps_of
 from planner.reassignment.reassignment_status import (
     CancellationRisk,
@@ -29,6 +29,7 @@ from schemas.enums import Action, RejectionCode
 from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, PlanRow
+from schemas.text import join_ids
 from schemas.znode_codecs import MalformedZnodeError
 
 
@@ -93,10 +94,10 @@ def plan_cancellation(
     *,
     fewer_copies: bool = False,
 ) -> CancellationPlan:
-    """Return the status of everything in a plan.
+    """Return the status of all rows of a plan.
 
-    The reassignments are those of the partitions in `current`. `operations` is None if there are only reassignments,
-    or nothing else must be judged. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
+    Only the reassignments of partitions in `current` are included. `operations` is None if there are no other rows, or
+    they must not be checked. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
     """
     steps = [moves for key, moves in steps_by_partition(plan.changes).items() if key in current.partitions]
     moves = partitions_of(state, steps, current.partitions, fewer_copies=fewer_copies)
@@ -146,8 +147,9 @@ def _partition_status(
     if current is None or reason is not None:
         return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, reason or "")
     status, number = status_of(steps_of(steps), current)
-    replicas = reasons.REPLICAS_MOVING if current.is_being_reassigned else reasons.REPLICAS
-    detail = replicas.render(**current._asdict())
+    detail = reasons.REPLICAS.render(replicas=current.replicas)
+    if current.is_being_reassigned:
+        detail += f", adding [{join_ids(current.adding)}], removing [{join_ids(current.removing)}]"
     isr = None if partition.state is None else partition.state.isr
     if status is not ReassignmentStatus.IN_PROGRESS:
         stranded = not current.is_being_reassigned and is_stranded(current, isr)

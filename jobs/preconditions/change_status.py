@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.preconditions.changes import is_other_topic, other_topic_reason, state_now
+from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason, state_now
 from jobs.preconditions.operations import differing_topics, outcome_of
 from jobs.preconditions.running_reassignments import planned_reassignment_status
 from planner.placement.plan_figures import Figures, spans_of
@@ -50,7 +50,7 @@ def _status_by_state(
         return _election_after(change, steps, partition, state)
     detail = state_now(state)
     if (back := _drained_in_isr(change, state)) is not None:
-        return ReassignmentStatus.DIVERGED, reasons.ISR_REJOINED.render(broker=back, state=detail)
+        return ReassignmentStatus.DIVERGED, f"broker {back} is in the ISR again: {detail}"
     before, after, current = change.leader_epoch_before, change.leader_epoch_after, state.leader_epoch
     if state.leader == change.leader_after and after is not None and current is not None and current >= after:
         return ReassignmentStatus.COMPLETE, detail
@@ -95,7 +95,7 @@ def _election_after(
     """Status of an election that follows reassignments, whose leader epochs cannot be known in advance."""
     detail = state_now(state)
     if steps and planned_reassignment_status(steps[-1], steps, partition)[0] is not ReassignmentStatus.COMPLETE:
-        return ReassignmentStatus.NOT_STARTED, reasons.REPLICAS_PENDING.render(state=detail)
+        return ReassignmentStatus.NOT_STARTED, f"{detail}: its replicas are not there yet"
     if state.leader == change.leader_after:
         return ReassignmentStatus.COMPLETE, detail
     return (
@@ -110,9 +110,9 @@ def operation_status(
     """Return how far an operation has come, and the details; `live` has the registered brokers."""
     outcome, topic = outcome_of(operation, current), current.topics[operation.topic].topic
     if outcome is None and operation.action == OperationKind.DELETE_REPLICAS:
-        return ReassignmentStatus.IN_PROGRESS, reasons.QUEUED_AND_EXISTS.render()
+        return ReassignmentStatus.IN_PROGRESS, "queued for deletion, and still exists"
     if outcome is None:
-        return ReassignmentStatus.NOT_STARTED, reasons.UNCHANGED.render()
+        return ReassignmentStatus.NOT_STARTED, "unchanged since the plan was made"
     if outcome.outcome is not Outcome.APPLIED:
         return ReassignmentStatus.DIVERGED, outcome.message
     in_progress = operation.action == OperationKind.DELETE_TOPIC and topic.exists
@@ -124,13 +124,13 @@ def operation_status(
 def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:
     """Name the brokers that hold a replica of a queued topic and are not live: the deletion waits for each."""
     if topic.content.value is None:
-        return reasons.TOPIC_UNREAD.render(fault=topic.content.reason)
+        return f"; its znode is not understood ({topic.content.reason})"
     assigned = topic.content.value.partitions.values()
     absent = {broker for replicas in assigned for broker in replicas if broker not in live}
     if not absent:
         return ""
     noun = "brokers" if len(absent) > 1 else "broker"
-    return reasons.DELETION_WAITS.render(noun=noun, absent=abbreviate(sorted(absent)))
+    return f"; it waits for {noun} {abbreviate(sorted(absent))}, not live: start it"
 
 
 def current_evenness(counted: Sequence[int], current: Mapping[Key, CurrentPartition], snapshot: pa.Table) -> Figures:

@@ -1,12 +1,13 @@
-"""Whether a topic's config may still be altered, or the topic deleted: compare it with what was planned from.
+"""Whether a topic's config may still be altered, or the topic deleted: compare it with the plan's snapshot.
 
-The counterpart of `jobs.preconditions.changes` for operations without a partition; the same in both modes. An operation
-is already applied if the cluster is as the operation leaves it, so a commit after a crash finds out by reading. It is
-stale if the topic is another one, or if another client has altered the same configs since.
+The counterpart of `jobs.preconditions.change_preconditions` for operations without a partition, in both modes. An
+operation is already applied if the cluster is as the operation leaves it, so a commit after a crash finds out by
+reading. It is stale if the topic is another one, or if another client has altered the same configs since.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from schemas import reasons
 from schemas.current_state import Decoded, OperationState, TopicSettings
@@ -28,10 +29,14 @@ from schemas.rows import Operation
 from schemas.topic_configs import conflicts, same_value
 from schemas.znode_codecs import MalformedZnodeError, TopicPartition
 
-_Judged = tuple[Outcome, str] | None
+_Verdict = tuple[Outcome, str] | None
+
+_FOUND_GONE: Final = "found gone"
+_FOUND_WITHDRAWN: Final = "found withdrawn"
+_TOPIC_GONE: Final = "the topic is gone"
 
 
-def judge_operations(
+def check_operations(
     operations: Sequence[Operation], current: OperationState
 ) -> tuple[list[Operation], list[RowOutcome]]:
     """Return the pending operations, and the outcomes of the others."""
@@ -89,7 +94,7 @@ def _difference(operation: Operation, created: int, settings: TopicSettings) -> 
         assignment = settings.topic.content.get()
         found = len(assignment.partitions) + len(assignment.unread)
         planned = created if is_new else data_of(operation, ExpandedTopic).partitions
-        # an expansion may be under way: its missing partitions are judged on their own
+        # an expansion may be under way: its missing partitions are checked on their own
         if found > planned or (is_new and found < planned):
             return reasons.PARTITIONS_DIFFER.render(topic=topic, found=found, planned=planned)
         config = data_of(operation, CreatedTopic).config if is_new else {}
@@ -105,15 +110,15 @@ def _difference(operation: Operation, created: int, settings: TopicSettings) -> 
 
 
 def outcome_of(operation: Operation, current: OperationState) -> RowOutcome | None:
-    """Judge one operation; None if it is pending."""
+    """Check one operation; None if it is pending."""
     try:
-        verdict = _judge(operation, current.topics[operation.topic], current)
+        verdict = _check(operation, current.topics[operation.topic], current)
     except MalformedZnodeError as error:
         verdict = Outcome.STALE, reasons.OPERATION_UNREAD.render(topic=operation.topic, fault=error)
     return None if verdict is None else RowOutcome(operation, *verdict)
 
 
-def _judge(operation: Operation, settings: TopicSettings, current: OperationState) -> _Judged:
+def _check(operation: Operation, settings: TopicSettings, current: OperationState) -> _Verdict:
     match OperationKind(operation.action):
         case OperationKind.WITHDRAW_REASSIGNMENT:
             orders = data_of(operation, WithdrawnReassignment).orders
@@ -136,13 +141,13 @@ def _judge(operation: Operation, settings: TopicSettings, current: OperationStat
     return verdict
 
 
-def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Judged:
+def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Verdict:
     if not settings.topic.exists:
-        return Outcome.STALE, reasons.ITS_TOPIC_GONE.render()
+        return Outcome.STALE, _TOPIC_GONE
     if (other := _other_topic(data.topic_id, settings)) is not None:
         return Outcome.STALE, other
     if settings.is_queued:
-        return Outcome.STALE, reasons.ITS_TOPIC_QUEUED.render()
+        return Outcome.STALE, "the topic is queued for deletion"
     overrides = settings.config.get()
     values = {name: overrides.get(name) for name in data.after}
     if all(same_value(name, value, data.after[name]) for name, value in values.items()):
@@ -150,26 +155,27 @@ def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Judged:
     moved = [name for name, value in values.items() if not same_value(name, value, data.before[name])]
     if moved:
         value = "not set" if values[moved[0]] is None else values[moved[0]]
-        return Outcome.STALE, reasons.CONFIG_ALTERED.render(name=moved[0], value=value)
+        return Outcome.STALE, f"{moved[0]} is now {value}: another client altered it since the snapshot"
     conflict = next(conflicts(overrides | data.after), None)
-    return None if conflict is None else (Outcome.STALE, reasons.CONFIGS_CONFLICT.render(conflict=conflict))
+    reason = f"{conflict}: another client altered one of them since the snapshot"
+    return None if conflict is None else (Outcome.STALE, reason)
 
 
-def _deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
+def _deletion(topic_id: str | None, settings: TopicSettings) -> _Verdict:
     if not settings.topic.exists:
-        return Outcome.APPLIED, reasons.FOUND_GONE.render()
+        return Outcome.APPLIED, _FOUND_GONE
     if (other := _other_topic(topic_id, settings)) is not None:
         return Outcome.STALE, reasons.NOT_THE_TOPIC_TO_DELETE.render(cause=other)
-    return (Outcome.APPLIED, reasons.FOUND_QUEUED.render()) if settings.is_queued else None
+    return (Outcome.APPLIED, "found queued for deletion") if settings.is_queued else None
 
 
-def _reassignments(orders: Mapping[int, list[int]], requested: Mapping[int, list[int]]) -> _Judged:
+def _reassignments(orders: Mapping[int, list[int]], requested: Mapping[int, list[int]]) -> _Verdict:
     same = [p for p, replicas in orders.items() if requested.get(p) == replicas]
-    return None if same else (Outcome.APPLIED, reasons.FOUND_WITHDRAWN.render())
+    return None if same else (Outcome.APPLIED, _FOUND_WITHDRAWN)
 
 
-def _elections(partitions: Collection[int], requested: Mapping[int, list[int]]) -> _Judged:
-    return None if requested.keys() & set(partitions) else (Outcome.APPLIED, reasons.FOUND_WITHDRAWN.render())
+def _elections(partitions: Collection[int], requested: Mapping[int, list[int]]) -> _Verdict:
+    return None if requested.keys() & set(partitions) else (Outcome.APPLIED, _FOUND_WITHDRAWN)
 
 
 def _requested_replicas(topic: str, requests: Decoded[list[TopicPartition]]) -> dict[int, list[int]]:
@@ -177,32 +183,32 @@ def _requested_replicas(topic: str, requests: Decoded[list[TopicPartition]]) -> 
     return {request.partition: request.replicas or [] for request in requests.get() if request.topic == topic}
 
 
-def _refusal(settings: TopicSettings, *, existed: bool) -> _Judged:
+def _refusal(settings: TopicSettings, *, existed: bool) -> _Verdict:
     if not settings.is_queued:
-        return Outcome.APPLIED, reasons.FOUND_WITHDRAWN.render()
+        return Outcome.APPLIED, _FOUND_WITHDRAWN
     if existed is not settings.topic.exists:
-        return Outcome.STALE, (reasons.ITS_TOPIC_GONE if existed else reasons.ITS_TOPIC_EXISTS).render()
+        return Outcome.STALE, _TOPIC_GONE if existed else "there is such a topic now"
     return None
 
 
-def _pending_deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
+def _pending_deletion(topic_id: str | None, settings: TopicSettings) -> _Verdict:
     if not settings.topic.exists:
-        return Outcome.APPLIED, reasons.FOUND_GONE.render()
+        return Outcome.APPLIED, _FOUND_GONE
     if (other := _other_topic(topic_id, settings)) is not None:
         return Outcome.STALE, reasons.NOT_THE_TOPIC_TO_DELETE.render(cause=other)
-    return (Outcome.STALE, reasons.NO_LONGER_QUEUED.render()) if not settings.is_queued else None
+    return (Outcome.STALE, "the topic is no longer queued for deletion") if not settings.is_queued else None
 
 
-def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Decoded[int]) -> _Judged:
+def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Decoded[int]) -> _Verdict:
     verdict = _pending_deletion(data.topic_id, settings)
     if verdict is not None:
         return verdict
     if settings.topic.version != data.topic_version:
-        return Outcome.STALE, reasons.PARTITIONS_ADDED.render()
+        return Outcome.STALE, "partitions were added since its replicas were deleted"
     epoch, planned_epoch = controller_epoch.get(), data.controller_epoch
     if epoch - planned_epoch in {0, 1}:
         return None
-    return Outcome.STALE, reasons.CONTROLLER_CHANGED.render(epoch=epoch)
+    return Outcome.STALE, f"another controller has taken over, with epoch {epoch}"
 
 
 def _other_topic(planned_id: str | None, settings: TopicSettings) -> str | None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jobs.core.arrow_rows import StoredRows, values_of
 from planner.topics.crowding import least_crowding, max_per_rack
-from schemas import reasons
 from schemas.enums import Action
 from schemas.rows import Change, Key, PlanRecord
 from schemas.text import pluralise
@@ -61,6 +60,6 @@ def spread_warnings(lists: Lists, racks: Mapping[int, str], usable: Sequence[int
         elif above[1] > max(above[0], 0):
             crowded += 1
     if fewer:
-        yield reasons.IN_FEWER_RACKS.render(partitions=pluralise(fewer, "partition", "is", "are"))
+        yield f"{pluralise(fewer, 'partition', 'is', 'are')} in fewer racks than now"
     if crowded:
-        yield reasons.MORE_IN_ONE_RACK.render(partitions=pluralise(crowded, "partition", "gets", "get"))
+        yield f"{pluralise(crowded, 'partition', 'gets', 'get')} more replicas in one rack than necessary"

@@ -16,6 +16,7 @@ from schemas.enums import Action
 from schemas.plan import Plan
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
+from schemas.text import join_ids
 from schemas.znode_codecs import MalformedZnodeError
 from schemas.znode_paths import REASSIGN_PARTITIONS
 
@@ -30,8 +31,8 @@ def reassignment_statuses(
 ) -> Iterator[tuple[Change, ReassignmentStatus, str]]:
     """Yield the status of each of these reassignments, and the detail that shows it.
 
-    `requested` has all that are known to be requested. A reassignment is complete if its partition has the target of a
-    requested one of a later wave. It has diverged if another client has cancelled it or moves its partition elsewhere.
+    `requested` has all reassignments that are known to be requested. A reassignment is also complete if its partition
+    has the target of a later wave's request. It has diverged if another client has cancelled it or moves its partition.
     """
     requested_by_key: dict[Key, list[Change]] = {}
     for change in requested:
@@ -59,7 +60,10 @@ def planned_reassignment_status(
         return ReassignmentStatus.COMPLETE, detail
     if status is ReassignmentStatus.IN_PROGRESS and steps_ahead == 0:
         lagging = partition.lagging(change.replicas_after)
-        return ReassignmentStatus.IN_PROGRESS, reasons.REPLICAS_LAG.render(replicas=current.replicas, lagging=lagging)
+        return (
+            ReassignmentStatus.IN_PROGRESS,
+            f"replicas [{join_ids(current.replicas)}], not yet in sync [{join_ids(lagging)}]",
+        )
     return ReassignmentStatus.NOT_STARTED, detail
 
 
@@ -72,7 +76,7 @@ def _requested_reassignment_status(
     if assignment is None:
         return ReassignmentStatus.DIVERGED, detail
     if current.requests.get(change.key) == goal:
-        return ReassignmentStatus.IN_PROGRESS, reasons.REQUESTED.render()
+        return ReassignmentStatus.IN_PROGRESS, "requested"
     status = status_towards(goal, assignment)
     if status is ReassignmentStatus.DIVERGED:
         return (
@@ -81,7 +85,7 @@ def _requested_reassignment_status(
         )
     missing = partition.lagging(goal)
     if status is ReassignmentStatus.IN_PROGRESS or (change.moves_replicas and missing):
-        return ReassignmentStatus.IN_PROGRESS, reasons.LAGGING.render(lagging=missing)
+        return ReassignmentStatus.IN_PROGRESS, f"not yet in sync: [{join_ids(missing)}]"
     return status, detail
 
 
@@ -133,7 +137,7 @@ class OtherReassignments:
     """The reassignments that are not part of a plan, if the plan has to copy replicas."""
 
     in_the_way: Sequence[BlockedReassignment] = ()
-    """Those that copy replicas and share a topic or a broker with a pending change that copies replicas."""
+    """Reassignments that copy replicas and share a topic or a broker with a pending change that copies replicas."""
     running: Sequence[BlockedReassignment] = ()
     stalled: Sequence[BlockedReassignment] = ()
     not_understood: Sequence[str] = ()

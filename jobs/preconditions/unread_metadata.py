@@ -4,12 +4,10 @@ If an earlier snapshot has such a partition, the plan rejects it by name. Otherw
 broker may hold replicas of it although every count shows the broker as empty.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from schemas import reasons
-from schemas.enums import PlanKind
 from schemas.rows import HIDDEN_TOPICS, PlanRecord, QuarantinedZnode
 from schemas.text import join_words, pluralise
 
@@ -17,16 +15,6 @@ QUARANTINE_COMMAND: Final = "`surveyor show quarantine`"
 
 MAX_NAMED: Final = 10
 """Topics and partitions that a warning names unless all are requested; quarantine has them all."""
-
-_CONCERNED: Final = {
-    PlanKind.REASSIGN,
-    PlanKind.DRAIN,
-    PlanKind.UNDRAIN,
-    PlanKind.ELECT,
-    PlanKind.RECOVER,
-    PlanKind.RECONCILE,
-}
-"""Plans that answer for brokers or for all partitions, and not for topics that are named."""
 
 _EXPLICIT: Final = {"targets", "rollback_of"}
 """Parameters of reassignments that name their partitions one by one."""
@@ -55,7 +43,7 @@ class UnreadMetadata:
         >>> UnreadMetadata(may_lack_topics=True).sentence()
         'topics that this client may not describe may be missing'
         """
-        hidden = [reasons.TOPICS_HIDDEN.render()] if self.may_lack_topics else []
+        hidden = ["topics that this client may not describe may be missing"] if self.may_lack_topics else []
         return ", and ".join([*self._named(everything=everything), *hidden])
 
     def _named(self, *, everything: bool) -> Iterator[str]:
@@ -70,9 +58,8 @@ class UnreadMetadata:
         names += self.partitions
         shown = names if everything else names[:MAX_NAMED]
         more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-        yield reasons.NAMES_NOT_UNDERSTOOD.render(
-            counted=join_words(counted), verb="is" if len(names) == 1 else "are", names=f"{', '.join(shown)}{more}"
-        )
+        verb = "is" if len(names) == 1 else "are"
+        yield f"{join_words(counted)} {verb} not understood ({', '.join(shown)}{more})"
 
     @property
     def is_one(self) -> bool:
@@ -100,32 +87,30 @@ def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:
 
 def depends_on_unread(plan: PlanRecord) -> bool:
     """Return whether a plan answers for brokers or for all partitions, and so for those that are not understood."""
-    return plan.kind in _CONCERNED and not _EXPLICIT & plan.options.keys() and not plan.options.get("partitions")
+    is_explicit = plan.traits.is_of_named_topics or _EXPLICIT & plan.options.keys() or plan.options.get("partitions")
+    return not is_explicit
 
 
 def unread_warnings(plan: PlanRecord, unread: UnreadMetadata, *, everything: bool = False) -> list[str]:
     """Warn of metadata that a plan could not read, and of the consequences for the brokers it concerns."""
     if not unread or not depends_on_unread(plan):
         return []
-    meaning = _meaning(plan.kind, plan.options, unread)
-    return [
-        reasons.NOT_COVERED.render(
-            unread=unread.sentence(everything=everything), meaning=meaning, command=QUARANTINE_COMMAND
-        )
-    ]
+    meaning = _meaning(plan, unread)
+    return [f"{unread.sentence(everything=everything)}: {meaning}; {QUARANTINE_COMMAND}"]
 
 
-def _meaning(kind: str, parameters: Mapping[str, Any], unread: UnreadMetadata) -> str:
+def _meaning(plan: PlanRecord, unread: UnreadMetadata) -> str:
+    parameters = plan.options
     them = "it" if unread.is_one else "them"
-    if kind == PlanKind.DRAIN:
+    if plan.traits.drains:
         some = them if unread.is_one else "some of them"
-        return reasons.MAY_STILL_LEAD.render(brokers=_brokers(parameters["brokers"]), them=some)
+        return f"{_brokers(parameters['brokers'])} may still lead {some}"
     emptied = [*parameters.get("remove_brokers", []), *(old for old, _ in parameters.get("replace", []))]
     if emptied:
-        return reasons.MAY_STILL_HOLD.render(brokers=_brokers(emptied), them=them)
-    if kind == PlanKind.REASSIGN:
-        return reasons.NOT_COUNTED_OR_MOVED.render(them=them)
-    return reasons.NOTHING_PLANNED.render(them=them)
+        return f"{_brokers(emptied)} may still hold replicas of {them}"
+    if plan.traits.moves_replicas:
+        return f"no replica of {them} is counted or moved"
+    return f"nothing is planned for {them}"
 
 
 def _brokers(ids: Sequence[int]) -> str:

@@ -1,6 +1,6 @@
 """Waves of a plan in admin mode: changes of a wave are requested together, after the wave before is complete.
 
-A later change of a partition starts where an earlier one ends, so it can be judged only then. In batch mode a plan has
+A later change of a partition starts where an earlier one ends, so it can be checked only then. In batch mode a plan has
 one wave. After a request was accepted, its partitions are read back, because Kafka's requests check no version.
 """
 
@@ -9,9 +9,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
-from jobs.preconditions.admin_changes import judge_for_admin
+from jobs.preconditions.admin_changes import check_for_admin
 from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
-from jobs.preconditions.changes import Preconditions, is_other_topic, other_topic_reason
+from jobs.preconditions.change_preconditions import Preconditions, is_other_topic, other_topic_reason
 from jobs.preconditions.planned_registrations import (
     NO_REGISTRATIONS,
     PlannedRegistrations,
@@ -24,7 +24,6 @@ from planner.reassignment.partition_registration import (
     unexplained_by_move,
 )
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
-from schemas import reasons
 from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
 from schemas.plan import RowOutcome
@@ -48,8 +47,8 @@ def evaluate_waves(
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Return the pending changes and the outcomes of the others.
 
-    If a partition has a pending or running change in an earlier wave, only the brokers of its later changes are judged.
-    If a partition has reached a later wave, its earlier changes count as applied. A leader that is the planned
+    If a partition has a pending or running change in an earlier wave, only the brokers of its later changes are
+    checked. If a partition has reached a later wave, its earlier changes count as applied. A leader that is the planned
     one alone does not show that: it may lead because another broker failed.
     """
     pending: list[Change] = []
@@ -58,7 +57,7 @@ def evaluate_waves(
     busy: set[Key] = set()
     preconditions = Preconditions.in_admin_mode(changes, current, since)
     for wave in by_wave(changes):
-        pending_in_wave, outcomes_of_wave = judge_for_admin(
+        pending_in_wave, outcomes_of_wave = check_for_admin(
             [change for change in wave if change.key not in busy], current, registrations, preconditions
         )
         waiting, broken = preconditions.still_hold([change for change in wave if change.key in busy])
@@ -91,7 +90,7 @@ def _is_reached(outcome: RowOutcome, current: CurrentState) -> bool:
 def _as_passed(outcome: RowOutcome, reached: int) -> RowOutcome:
     if outcome.outcome is not Outcome.STALE or outcome.change.wave >= reached:
         return outcome
-    return RowOutcome(outcome.change, Outcome.APPLIED, reasons.PASSED_WAVE.render(wave=reached))
+    return RowOutcome(outcome.change, Outcome.APPLIED, f"found applied: its partition has reached wave {reached}")
 
 
 def read_back(
@@ -99,7 +98,7 @@ def read_back(
 ) -> list[RowOutcome]:
     """Return the outcomes of accepted changes whose partitions show more than the request explains.
 
-    What changed between the last check and the request is found this way if nothing has a version.
+    Where nothing has a version, this finds changes between the last check and the request.
     """
     outcomes = []
     for change in changes:
@@ -107,20 +106,22 @@ def read_back(
         planned, now = registrations.of(change), current_registration(partition)
         if now is not None and change.topic_id is not None and is_other_topic(change, partition.topic):
             reason = other_topic_reason(change, partition.topic)
-            outcomes.append(RowOutcome(change, Outcome.FAILED, reasons.OTHER_TOPIC_ACCEPTED.render(cause=reason)))
+            outcomes.append(RowOutcome(change, Outcome.FAILED, f"accepted for another topic: {reason}"))
             continue
         if planned is None or not is_unversioned(change):
             continue
         if now is None:
-            outcomes.append(RowOutcome(change, Outcome.UNKNOWN, reasons.ACCEPTED_UNREAD.render()))
-        elif change.action == Action.REASSIGN:
-            if (found := unexplained_by_move(planned, now, change.replicas_after)) is not None:
-                status = status_towards(change.replicas_after, now.assignment)
-                outcome = Outcome.FAILED if status is ReassignmentStatus.DIVERGED else Outcome.APPLIED
-                outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.render(differences=found)))
-        elif (found := _unexplained_election(planned, now, change)) is not None:
-            outcome = Outcome.APPLIED if now.leader == change.leader_after else Outcome.FAILED
-            outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.render(differences=found)))
+            outcomes.append(RowOutcome(change, Outcome.UNKNOWN, "accepted, and not understood when it was read back"))
+            continue
+        if change.action == Action.REASSIGN:
+            found = unexplained_by_move(planned, now, change.replicas_after)
+            is_done = status_towards(change.replicas_after, now.assignment) is not ReassignmentStatus.DIVERGED
+        else:
+            found = _unexplained_election(planned, now, change)
+            is_done = now.leader == change.leader_after
+        if found is not None:
+            outcome = Outcome.APPLIED if is_done else Outcome.FAILED
+            outcomes.append(RowOutcome(change, outcome, f"accepted; changed at the same time: {found}"))
     return outcomes
 
 

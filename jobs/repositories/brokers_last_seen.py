@@ -76,7 +76,7 @@ class Racks:
     """The racks of the brokers at a snapshot, one name for each.
 
     `rack_of`: by broker, as in `rack_of_each`. `usable`: brokers that are live and understood. `name_of`: the name that
-    stands for another one of the same rack. `warnings`: reasons why a placement by racks may not be as expected.
+    replaces another name of the same rack. `warnings`: reasons why a placement by racks may not be as expected.
     """
 
     rack_of: dict[int, str | None] = field(default_factory=dict)

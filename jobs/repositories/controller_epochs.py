@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.text import abbreviate, partition_name, pluralise
-from schemas.znode_json import LAST_EPOCH
 
 _COLUMN: Final = "controller_epoch"
 
@@ -24,7 +23,7 @@ RECORDS: Final = ("snapshots", "partition_history", "answers", "commits")
 
 
 def latest_recorded_epoch(warehouse: Warehouse, cluster_id: str | None) -> int:
-    """Return the latest recorded controller epoch before LAST_EPOCH, or 0 if there is none.
+    """Return the latest recorded controller epoch, or 0 if there is none.
 
     `cluster_id` is the id in ZooKeeper, None if unknown. Records of another cluster with the same name are ignored.
     """
@@ -41,8 +40,8 @@ def _latest(warehouse: Warehouse, table: str) -> int:
 
 
 def latest_epoch(epochs: pa.ChunkedArray) -> int:
-    """Return the latest of these epochs before LAST_EPOCH, or 0 if there is none."""
-    return pc.max(epochs.filter(pc.less(epochs, LAST_EPOCH))).as_py() or 0
+    """Return the latest of these epochs, or 0 if there is none."""
+    return pc.max(epochs).as_py() or 0
 
 
 def _is_of_cluster(warehouse: Warehouse, cluster_id: str | None) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.core.arrow_rows import Bools, Ints, StoredRows
 from jobs.core.units import format_bytes, format_duration
 from schemas.enums import NO_LEADER, Action
@@ -25,17 +26,7 @@ Longs = npt.NDArray[np.int64]
 VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
 """Columns of `changes` that the volume is computed from."""
 
-VOLUME_SCHEMA: Final = pa.schema(
-    [
-        ("wave", pa.int32()),
-        ("action", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("replicas_before", pa.list_(pa.int32())),
-        ("replicas_after", pa.list_(pa.int32())),
-        ("leader_before", pa.int32()),
-    ],
-)
+VOLUME_SCHEMA: Final = schema_of("changes", *VOLUME_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

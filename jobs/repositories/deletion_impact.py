@@ -13,7 +13,7 @@ from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot, table_as_of
-from schemas.enums import OperationKind, PlanKind
+from schemas.enums import OperationKind
 from schemas.operation_data import AlteredConfig, data_of
 from schemas.rows import Operation, PlanRecord
 from schemas.text import pluralise
@@ -40,7 +40,7 @@ def deletion_impact_of(
     warehouse: Warehouse, plan: PlanRecord, records: Mapping[str, int] | None = None
 ) -> list[DeletionImpact]:
     """Return what is lost with the topics that a plan deletes; none for plans of other kinds."""
-    if plan.kind != PlanKind.DELETE:
+    if not plan.traits.deletes_topics:
         return []
     rows = warehouse.typed_rows(
         Operation, ("plan_id", "=", plan.plan_id), ("kind", "=", OperationKind.DELETE_TOPIC.value)

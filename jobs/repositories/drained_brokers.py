@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
-from schemas.enums import DrainMode, PlanKind
+from schemas.enums import DrainMode
 from schemas.rows import DrainedBroker, PlanRecord
 from schemas.text import join_ids
 
@@ -34,7 +34,7 @@ def add(
 
     `broker_epochs` are the epochs of the brokers registered when the commit starts.
     """
-    if plan.kind != PlanKind.DRAIN:
+    if not plan.traits.drains:
         return False
     parameters, epochs = plan.options, broker_epochs or {}
     common = {
@@ -52,7 +52,7 @@ def add(
 
 def remove(warehouse: Warehouse, plan: PlanRecord) -> bool:
     """Delete the marks of the brokers of an undrain plan; return whether the plan is an undrain."""
-    if plan.kind != PlanKind.UNDRAIN:
+    if not plan.traits.undrains:
         return False
     warehouse.delete("drained", _broker_condition(plan.options["brokers"]))
     return True

@@ -1,7 +1,7 @@
 """Damaging changes of a warehouse's tables by other programs, with OPTIMIZE, VACUUM or ALTER TABLE.
 
-Any program may read the tables, and most changes by other programs do no damage; docs/tables.md lists those that do. On
-S3 each commit by Spark may do damage. This module changes nothing.
+Any program may read the tables, and most changes by other programs do no damage; docs/tables.md lists the others. On S3
+ each commit by Spark may do damage. This module changes nothing.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ _STORE_ERRORS: Final = (UnreadableError, OSError, DeltaError)
 
 @dataclass(frozen=True, slots=True)
 class ForeignChange:
-    """A damaging change, and the command that undoes it."""
+    """A damaging change, and what undoes it."""
 
     description: str
     remedy: str
@@ -106,7 +106,7 @@ def _of_table(warehouse: Warehouse, name: str) -> Iterator[ForeignChange]:
 def _lost_files(warehouse: Warehouse) -> Iterator[ForeignChange]:
     """Yield the snapshots, of the newest and the oldest, that lack files, as after a VACUUM without retention.
 
-    A VACUUM removes files by age. So if the oldest snapshot has all its files, those in between have theirs.
+    A VACUUM removes files by age. So if the oldest snapshot has all its files, the later ones do, too.
     """
     newest = last_snapshot(warehouse) if warehouse.has("snapshots") else None
     if newest is None:

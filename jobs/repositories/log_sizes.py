@@ -32,7 +32,7 @@ def _logs_of(warehouse: Warehouse, topics: list[str]) -> pa.Table:
 
 
 def _no_logs() -> pa.Table:
-    return pa.schema([schema_of("sizes").field(name) for name in _LOG_COLUMNS]).empty_table()
+    return schema_of("sizes", *_LOG_COLUMNS).empty_table()
 
 
 def bytes_by_broker(warehouse: Warehouse) -> tuple[dict[int, int], datetime | None]:

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.filtered_reads import Filter, rows_where
+from jobs.adapters.delta.arrow_reads import Filter, rows_where
 from jobs.adapters.delta.warehouse import R, Warehouse, decode_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
-from jobs.core.option_places import WAREHOUSE, place_of
+from jobs.core.option_places import WAREHOUSE, option_name
 from jobs.core.units import format_age
 from jobs.preconditions.unread_metadata import UnreadMetadata, depends_on_unread, unread_among, unread_topics
 from schemas.columns import KEY_COLUMNS
@@ -68,8 +68,8 @@ def other_cluster(warehouse: Warehouse, cluster_id: str | None, address: str) ->
     subject = f"snapshot {newest} and others" if own else "the snapshots"
     return (
         f"{subject} of cluster {warehouse.cluster!r} in {warehouse.uri} are of the cluster with id {other}, and "
-        f"{address} is that of {cluster_id}; check the address and {place_of(WAREHOUSE)}, or give this cluster a name "
-        "of its own with --cluster, also if it was created again"
+        f"{address} is that of {cluster_id}; check the address and {option_name(WAREHOUSE)}, or give this cluster a "
+        "name of its own with --cluster, also if it was created again"
     )
 
 
@@ -242,9 +242,9 @@ def table_as_of(
 ) -> pa.Table:
     """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
 
-    It keeps those of `partitions` for some days only. Earlier ones are rebuilt from their history. If something else
-    removed a version of another table, that table is read as it is now for the newest snapshot, unless a later snapshot
-    that was not completed has written it. Raise UnreadableError otherwise.
+    It keeps versions of `partitions` for some days only; earlier versions are rebuilt from the history. If another
+    program removed a version of another table, the newest snapshot is read from the current version, unless a later,
+    incomplete snapshot has written that table. Raise UnreadableError otherwise.
     """
     try:
         return warehouse.read(table, *filters, version=snapshot.versions[table], columns=columns)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows, ValueCount
 from schemas.enums import NO_LEADER

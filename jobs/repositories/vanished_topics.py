@@ -1,7 +1,7 @@
 """Topics that an earlier snapshot has and the cluster has no longer.
 
 Topics are deleted one by one, or few at once. If most of them are gone, the address or its chroot may be wrong, or
-ZooKeeper may have lost its data; every figure of what is left then looks healthy. Topics that were queued for deletion
+ZooKeeper may have lost its data; the figures of the remaining topics look healthy. Topics that were queued for deletion
 or that a plan has deleted are left out.
 """
 

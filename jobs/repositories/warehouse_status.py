@@ -12,14 +12,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import StoreError, Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
-from planner.columns.numpy_rules import default_min_isr, max_known_min_isr, min_isr_of
+from planner.rules.min_isr import default_min_isr, known_min_isr, min_isr_of
 from schemas.enums import Action, PlanStatus
 from schemas.plan import OPEN
 from schemas.rows import BrokerConfig, DrainedBroker, PlanRecord, Snapshot, ThrottledConfig
@@ -142,7 +142,7 @@ def _taken(warehouse: Warehouse, of_snapshots: Filter) -> dict[int, datetime]:
 
 def known_min_isr_of(warehouse: Warehouse, snapshot: Snapshot | None) -> int | None:
     """Return the brokers' default min.insync.replicas in a snapshot, or None if no broker reported it."""
-    return max_known_min_isr(_min_isr_rows(warehouse, snapshot))
+    return max(known_min_isr(_min_isr_rows(warehouse, snapshot)).values(), default=None)
 
 
 def default_min_isr_of(warehouse: Warehouse, snapshot: Snapshot | None) -> int:

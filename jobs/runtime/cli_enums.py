@@ -1,4 +1,4 @@
-"""Choices of options: commit modes, ways to reach the controller, formats and dialects.
+"""Choices of options: commit modes, formats and dialects.
 
 They are separate from the code that uses them, which is slow to import, because `--help` and completion need them.
 """
@@ -15,15 +15,6 @@ class Mode(StrEnum):
     """Kafka's controller, by requests."""
     BATCH = "batch"
     """Surveyor, which takes over the controllership for a moment."""
-
-
-class Via(StrEnum):
-    """How requests reach Kafka's controller."""
-
-    ADMIN = "admin"
-    """By the Admin API."""
-    ZOOKEEPER = "zookeeper"
-    """By /admin/reassign_partitions and /admin/preferred_replica_election, as before Kafka 2.4."""
 
 
 class Format(StrEnum):

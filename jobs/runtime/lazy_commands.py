@@ -94,8 +94,8 @@ def requests_json(words: Sequence[str]) -> bool:
     >>> requests_json(["status", "--log-format", "json"]), requests_json(["status", "--log-format=json"])
     (True, True)
     """
-    typed = _values(words, LOG_FORMAT_OPTION)
-    return (typed[-1] if typed else os.environ.get(LOG_FORMAT_VARIABLE)) == "json"
+    given = _values(words, LOG_FORMAT_OPTION)
+    return (given[-1] if given else os.environ.get(LOG_FORMAT_VARIABLE)) == "json"
 
 
 def requests_result(words: Sequence[str]) -> bool:
@@ -109,5 +109,5 @@ def requests_result(words: Sequence[str]) -> bool:
 
 def _values(words: Sequence[str], *options: str) -> list[str]:
     """Return the values of an option in the order typed, as `--option value` and then as `--option=value`."""
-    typed = [value for option, value in pairwise(words) if option in options]
-    return typed + [word.partition("=")[2] for word in words if word.partition("=")[0] in options and "=" in word]
+    given = [value for option, value in pairwise(words) if option in options]
+    return given + [word.partition("=")[2] for word in words if word.partition("=")[0] in options and "=" in word]

@@ -31,7 +31,7 @@ from jobs.runtime.console import CommandResult, escape_unencodable, forget_warni
 from jobs.runtime.lazy_commands import LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
 from jobs.runtime.output import emit, write_json
 from jobs.runtime.settings import NO_THROTTLE, Settings, settings_from
-from jobs.runtime.suggestions import full_commands_in_errors, typed_options, warn_of_old_spelling
+from jobs.runtime.suggestions import full_commands_in_errors, given_options, warn_of_old_spelling
 
 Cluster = Annotated[
     str,
@@ -260,9 +260,9 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             fleet = arguments.get("fleet", False)
             if arguments.get("parallel") is not None and not fleet:
                 raise UsageError("--parallel is for several clusters: give --all-clusters, too")
-            typed = {name.removeprefix(OTHER): words for name, words in typed_options(context).items()}
-            settings = settings_from(**common, fleet=fleet, typed=typed)
-            if typed.get("fleet") == (OTHER_SPELLINGS["fleet"],):
+            given = {name.removeprefix(OTHER): words for name, words in given_options(context).items()}
+            settings = settings_from(**common, fleet=fleet, given_options=given)
+            if given.get("fleet") == (OTHER_SPELLINGS["fleet"],):
                 warn_of_old_spelling(OTHER_SPELLINGS["fleet"], "--all-clusters")
             its_own = {"context": context} if "context" in own.parameters else {}
             with option_places(settings.places), full_commands_in_errors(settings):

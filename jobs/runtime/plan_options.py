@@ -44,7 +44,7 @@ class PlanOptions:
     apply: bool = False
     """Commit the plan at once."""
     yes: bool = False
-    """Commit without a question."""
+    """Commit without asking."""
     max_wait: str | None = None
     """Time to wait for the last wave; None for no limit."""
     command: str | None = None
@@ -63,21 +63,21 @@ PLAN_SUMMARY: Final = FleetSummary(
 )
 
 
-def question(ask: Callable[..., CommandResult]) -> Command:
-    """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options and --all-clusters.
+def plan_command(make: Callable[..., CommandResult]) -> Command:
+    """Make a command of `make(settings, ..., options=PlanOptions(...))`: add the common options and --all-clusters.
 
     A parameter that is a dataclass becomes an option for each of its fields.
     """
-    return _command(ask, fleet_options=("fleet", "parallel"))
+    return _command(make, fleet_options=("fleet", "parallel"))
 
 
-def question_of_one_cluster(ask: Callable[..., CommandResult]) -> Command:
-    """Do the same as `question` without --all-clusters, for questions about what only one cluster has."""
-    return _command(ask, fleet_options=())
+def plan_command_of_one_cluster(make: Callable[..., CommandResult]) -> Command:
+    """Do the same as `plan_command` without --all-clusters, for plans of what only one cluster has."""
+    return _command(make, fleet_options=())
 
 
-def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) -> Command:
-    declared = [parameter for parameter in inspect.signature(ask).parameters.values() if parameter.name != "options"]
+def _command(make: Callable[..., CommandResult], fleet_options: Collection[str]) -> Command:
+    declared = [parameter for parameter in inspect.signature(make).parameters.values() if parameter.name != "options"]
     groups: dict[str, type[Any]] = {
         parameter.name: parameter.annotation
         for parameter in declared[1:]
@@ -122,20 +122,20 @@ def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) 
         }
 
         def plan(of_cluster: Settings) -> CommandResult:
-            command = stated_command(of_cluster, "plan", ask.__name__)
-            return ask(of_cluster, options=replace(options, command=command), **own, **grouped)
+            command = stated_command(of_cluster, "plan", make.__name__)
+            return make(of_cluster, options=replace(options, command=command), **own, **grouped)
 
         return run_on_fleet(settings, parallel, plan, PLAN_SUMMARY) if fleet else plan(settings)
 
-    _, *shared, _ = inspect.signature(run).parameters.values()  # before a wrapper takes over the annotations of `ask`
-    stated = chain.from_iterable(
+    _, *shared, _ = inspect.signature(run).parameters.values()  # before a wrapper takes over the annotations of `make`
+    own_parameters = chain.from_iterable(
         _options_of(groups[parameter.name]) if parameter.name in groups else [parameter] for parameter in declared
     )
-    functools.update_wrapper(run, ask)
+    functools.update_wrapper(run, make)
     taken = [
         parameter for parameter in shared if parameter.name in fleet_options or parameter.name not in FLEET_OPTIONS
     ]
-    run.__signature__ = inspect.Signature([*stated, *taken])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([*own_parameters, *taken])  # type: ignore[attr-defined]
     return on_spark(run)
 
 

@@ -34,14 +34,14 @@ from jobs.core.option_places import (
     ZOOKEEPER,
     ZOOKEEPER_CONFIG,
     conf_section,
+    option_name,
     option_places,
-    place_of,
 )
 from jobs.core.text_decoding import read_text_file
 from jobs.core.units import PERIOD, RATE, parse_rate
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import log, warn
-from jobs.runtime.suggestions import Typed
+from jobs.runtime.suggestions import GivenOptions
 from jobs.runtime.zookeeper_commands import INSTEAD
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Settings:
     engine: Engine = Engine.AUTO
     output: Output | None = None
     """Format of the output, None for tables with the most important columns."""
-    typed: Typed = field(default_factory=dict)
+    given_options: GivenOptions = field(default_factory=dict)
     """Options typed on the command line, which suggested commands repeat."""
     places: Mapping[str, str] = field(default_factory=dict)
     """Sources of the values of options, for messages (`jobs.core.option_places`)."""
@@ -149,8 +149,8 @@ class Settings:
     @property
     def throttle(self) -> int | None:
         """Throttle of replica copies in bytes per second, from --throttle or the file; None for no throttle."""
-        typed = self.typed.get("throttle")
-        text = typed[-1] if typed else self.conf.throttle
+        given = self.given_options.get("throttle")
+        text = given[-1] if given else self.conf.throttle
         return None if text in {None, NO_THROTTLE} else parse_rate("--throttle", str(text))
 
     @property
@@ -204,7 +204,7 @@ class Settings:
     @property
     def address_option(self) -> str:
         """Source of the cluster's address, for messages."""
-        return place_of(ZOOKEEPER if self.conf.bootstrap_servers is None else BOOTSTRAP_SERVERS)
+        return option_name(ZOOKEEPER if self.conf.bootstrap_servers is None else BOOTSTRAP_SERVERS)
 
     @property
     def address(self) -> str:
@@ -314,10 +314,10 @@ def settings_from(
     output: Output | None = None,
     log_level: LogLevel | None = None,
     log_format: LogFormat | None = None,
-    typed: Typed | None = None,
+    given_options: GivenOptions | None = None,
 ) -> Settings:
     """Merge options and file, and log as they specify; for a `fleet`, the clusters come only from the file."""
-    sources = Sources(typed or {}, conf_path)
+    sources = Sources(given_options or {}, conf_path)
     conf = load_conf(conf_path, sources.conf_file)
     logs.configure(
         sources.prefer("log_level", log_level, conf.log_level, notify=lambda _: None),
@@ -325,13 +325,13 @@ def settings_from(
     )
     folder, places = _warehouse_folder(sources, warehouse, conf)
     if remote is not None:
-        address(remote, "--remote" if "remote" in sources.typed else REMOTE)
+        address(remote, "--remote" if "remote" in sources.given_options else REMOTE)
         folder = absolute(folder)
     refuse_invalid_cluster_name(cluster)
     addresses = {"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers}
     for name, servers in addresses.items():
         option = ADDRESS_OPTIONS[name]
-        _refuse_invalid_servers(name, servers, option if name in sources.typed else VARIABLES[option])
+        _refuse_invalid_servers(name, servers, option if name in sources.given_options else VARIABLES[option])
     of_command = partial(
         Settings,
         warehouse_uri=folder,
@@ -351,7 +351,12 @@ def settings_from(
         cluster_conf = _merged_conf(sources, stored, addresses, configs)
         places |= _places_of(sources, cluster_conf, stored, _section(conf_path, cluster))
     return of_command(
-        cluster=cluster, conf=cluster_conf, result_file=result_file, fleet=members, typed=sources.typed, places=places
+        cluster=cluster,
+        conf=cluster_conf,
+        result_file=result_file,
+        fleet=members,
+        given_options=sources.given_options,
+        places=places,
     )
 
 
@@ -378,7 +383,7 @@ def _fleet_members(
 
     Addresses of the environment are not used, and a line says so.
     """
-    _refuse_single_cluster_options(sources.typed)
+    _refuse_single_cluster_options(sources.given_options)
     if not conf.clusters:
         raise UsageError(
             f"--all-clusters takes the clusters of {sources.conf_file}; give one with [clusters.NAME] sections"
@@ -393,7 +398,7 @@ def _fleet_members(
             cluster=name,
             conf=known,
             as_json=True,
-            typed=_typed_for(name, sources.typed),
+            given_options=_given_options_for(name, sources.given_options),
             places={**places, **_places_in(sections[name]), CONF: sections[name]},
             conf_section=sections[name],
         )
@@ -483,17 +488,17 @@ FLEET_OPTIONS: Final = frozenset({"fleet", "parallel"})
 """Options for working on several clusters."""
 
 
-def _refuse_single_cluster_options(typed: Typed) -> None:
+def _refuse_single_cluster_options(given_options: GivenOptions) -> None:
     for name in SINGLE_CLUSTER_OPTIONS:
-        if name in typed:
+        if name in given_options:
             raise UsageError(
-                f"{typed[name][0]} is for one cluster, --all-clusters for every cluster: give one of the two"
+                f"{given_options[name][0]} is for one cluster, --all-clusters for every cluster: give one of the two"
             )
 
 
-def _typed_for(cluster: str, typed: Typed) -> Typed:
+def _given_options_for(cluster: str, given_options: GivenOptions) -> GivenOptions:
     """Return the options with which the same command line would concern only one cluster of the fleet."""
-    rest = {name: words for name, words in typed.items() if name not in FLEET_OPTIONS}
+    rest = {name: words for name, words in given_options.items() if name not in FLEET_OPTIONS}
     return {"cluster": ("--cluster", cluster), **rest}
 
 
@@ -504,7 +509,7 @@ _Value = TypeVar("_Value", str, Path, LogLevel, LogFormat, Engine)
 class Sources:
     """The typed options and the configuration file, between which values are chosen."""
 
-    typed: Typed
+    given_options: GivenOptions
     conf_path: Path | None
 
     @property
@@ -512,27 +517,27 @@ class Sources:
         """The configuration file and the source of its path, for messages; by default the option."""
         if self.conf_path is None:
             return f"{CONF} ({VARIABLES[CONF]})"
-        return f"{CONF if 'conf_path' in self.typed else VARIABLES[CONF]} {self.conf_path}"
+        return f"{CONF if 'conf_path' in self.given_options else VARIABLES[CONF]} {self.conf_path}"
 
     def address(self, given: Mapping[str, str | None], in_file: ClusterConf) -> dict[str, str]:
         """Choose the address of the cluster's metadata: of ZooKeeper, or of the brokers of a KRaft cluster.
 
-        `given` are the options and their environment variables. One that is typed excludes the other.
+        `given` are the options and their environment variables. An option on the command line excludes the other one.
         """
         options = {name: value for name, value in given.items() if value is not None}
-        typed = {name: value for name, value in options.items() if name in self.typed}
-        chosen = typed or options
+        given_here = {name: value for name, value in options.items() if name in self.given_options}
+        chosen = given_here or options
         if len(chosen) > 1:
-            both = [ADDRESS_OPTIONS[name] if typed else f"SURVEYOR_{name.upper()}" for name in chosen]
+            both = [ADDRESS_OPTIONS[name] if given_here else f"SURVEYOR_{name.upper()}" for name in chosen]
             raise UsageError(f"{' and '.join(both)} name two places of one cluster's metadata: give one of the two")
         stored = {name: value for name in ADDRESS_OPTIONS if (value := getattr(in_file, name)) is not None}
-        if typed or not stored:
+        if given_here or not stored:
             return chosen
         (name, value), other = next(iter(stored.items())), next(iter(chosen), None)
         if other in {None, name}:
             return {name: str(self.prefer(name, chosen.get(name), value))}
         of_file, of_environment = f"{name} {value} of {self.conf_path}", f"{chosen[other]} of SURVEYOR_{other.upper()}"
-        file_is_meant = bool({"conf_path", "cluster"} & self.typed.keys())
+        file_is_meant = bool({"conf_path", "cluster"} & self.given_options.keys())
         used, unused = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
         log(f"surveyor: {used} is used, not {unused}")
         return stored if file_is_meant else chosen
@@ -542,7 +547,7 @@ class Sources:
         places = dict[str, str]()
         for name, value in chosen.items():
             option = WAREHOUSE if name == "warehouse" else _CLUSTER_OPTIONS[name]
-            if name in self.typed:
+            if name in self.given_options:
                 places[option] = option
             elif value is not None and value == stored[name]:
                 places[option] = f"{name} in {section}"
@@ -557,10 +562,10 @@ class Sources:
 
         `notify` is called with a message if the two differ and the option was not typed.
         """
-        if value is None or in_file is None or value == in_file or name in self.typed:
+        if value is None or in_file is None or value == in_file or name in self.given_options:
             return in_file if value is None else value
         options = ("conf_path", "cluster") if name in ClusterConf.model_fields else ("conf_path",)
-        file_is_meant = any(option in self.typed for option in options)
+        file_is_meant = any(option in self.given_options for option in options)
         of_file, of_environment = f"{name} {in_file} of {self.conf_path}", f"{value} of SURVEYOR_{name.upper()}"
         used, other = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
         notify(f"surveyor: {used} is used, not {other}")

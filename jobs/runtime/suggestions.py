@@ -21,8 +21,8 @@ from jobs.runtime.zookeeper_commands import INSTEAD
 if TYPE_CHECKING:
     from jobs.runtime.settings import Settings
 
-Typed = Mapping[str, tuple[str, ...]]
-"""Typed options by parameter name, each as its words on the command line."""
+GivenOptions = Mapping[str, tuple[str, ...]]
+"""GivenOptions options by parameter name, each as its words on the command line."""
 
 CLUSTER_OPTIONS: Final = (
     "conf_path",
@@ -61,7 +61,7 @@ class Suggestion:
     """A command for zookeeper-shell.sh, for actions that Surveyor cannot do."""
 
 
-def typed_options(context: typer.Context) -> Typed:
+def given_options(context: typer.Context) -> GivenOptions:
     """Return the options typed on this command line."""
     words = {parameter.name: _words(parameter, context) for parameter in context.command.params if parameter.name}
     return {name: some for name, some in words.items() if some}
@@ -83,9 +83,9 @@ def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
     """Return a suggestion with a command for the same cluster.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
-    >>> typed = {"zookeeper": ("--zookeeper", "zk1"), "warehouse": ("--warehouse", "/my data"), "as_json": ("--json",)}
-    >>> typed |= {"zookeeper_config": ("--zookeeper-config", "zk.properties")}
-    >>> settings = Settings("default", "/my data", ClusterConf(), typed=typed)
+    >>> given = {"zookeeper": ("--zookeeper", "zk1"), "warehouse": ("--warehouse", "/my data"), "as_json": ("--json",)}
+    >>> given |= {"zookeeper_config": ("--zookeeper-config", "zk.properties")}
+    >>> settings = Settings("default", "/my data", ClusterConf(), given_options=given)
     >>> suggestion(settings, "review", "show", "plan", "repair").command
     "surveyor show plan repair --warehouse '/my data'"
     >>> suggestion(settings, "apply", "commit", "repair", "--apply").command
@@ -138,7 +138,7 @@ def with_full_commands(settings: "Settings", advice: str, commands: re.Pattern[s
     """Complete the commands in an advice, which are between backticks, for the same cluster.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
-    >>> settings = Settings("east", "w", ClusterConf(), typed={"cluster": ("--cluster", "east")})
+    >>> settings = Settings("east", "w", ClusterConf(), given_options={"cluster": ("--cluster", "east")})
     >>> with_full_commands(settings, "remove old snapshots by `surveyor vacuum --apply`")
     'remove old snapshots by `surveyor vacuum --apply --cluster east`'
     >>> with_full_commands(settings, "take a `surveyor snapshot --cluster east`")
@@ -167,7 +167,8 @@ def same_step(settings: "Settings", what: str, *command: str, exclude: Iterable[
     """Return a suggestion whose command repeats all options of this command, except those in `exclude`.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
-    >>> settings = Settings("default", "w", ClusterConf(), typed={"mode": ("--mode", "batch"), "as_json": ("--json",)})
+    >>> given = {"mode": ("--mode", "batch"), "as_json": ("--json",)}
+    >>> settings = Settings("default", "w", ClusterConf(), given_options=given)
     >>> same_step(settings, "apply", "commit", "repair", "--apply").command
     'surveyor commit repair --apply --mode batch'
     """
@@ -176,19 +177,19 @@ def same_step(settings: "Settings", what: str, *command: str, exclude: Iterable[
 
 def same_line(settings: "Settings", *command: str, exclude: Iterable[str] = ()) -> str:
     """Format a command line with all options of this command, except those in `exclude`."""
-    return _line(settings, command, settings.typed.keys() - OUTPUT_OPTIONS - {*exclude})
+    return _line(settings, command, settings.given_options.keys() - OUTPUT_OPTIONS - {*exclude})
 
 
 def stated_command(settings: "Settings", *command: str) -> str:
     """Format a command as typed, for reviewers of its plan: without options of clusters and commits, and secrets.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
-    >>> typed = {"config": ("--set", "ssl.key.password=x"), "by_size": ("--by-size",), "as_json": ("--json",)}
-    >>> stated_command(Settings("default", "w", ClusterConf(), typed=typed), "plan", "config")
+    >>> given = {"config": ("--set", "ssl.key.password=x"), "by_size": ("--by-size",), "as_json": ("--json",)}
+    >>> stated_command(Settings("default", "w", ClusterConf(), given_options=given), "plan", "config")
     "surveyor plan config --set 'ssl.key.password=(hidden)' --by-size"
     """
     left_out = {*CLUSTER_OPTIONS, *OUTPUT_OPTIONS, *COMMIT_OPTIONS, *ENGINE_OPTIONS}
-    options = [word for name, words in settings.typed.items() if name not in left_out for word in words]
+    options = [word for name, words in settings.given_options.items() if name not in left_out for word in words]
     return shlex.join(["surveyor", *command, *map(masked_text, options)])
 
 
@@ -206,7 +207,7 @@ def _options(settings: "Settings", command: Sequence[str], names: Iterable[str])
     chosen = set(names)
     return [
         masked_text(word) if name == "remote" else word  # its URL may contain a token
-        for name, words in settings.typed.items()
+        for name, words in settings.given_options.items()
         if name in chosen and words[0] not in command
         for word in words
     ]

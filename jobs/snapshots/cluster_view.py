@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicOverrides

@@ -1,6 +1,6 @@
 """The throttles under which replicas are copied, and which plan or tool set them.
 
-A throttle that no plan of the warehouse set belongs to another tool. Bytes are those of the last `surveyor sizes`.
+A throttle that no plan of the warehouse set belongs to another tool. Bytes are from the last `surveyor sizes`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -9,8 +9,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import Health, health_of
-from planner.columns.numpy_rules import BrokerImbalance
-from schemas.rows import Snapshot
+from schemas.rows import BrokerImbalance, Snapshot
 
 WORST_BY: Final = (
     "offline",

@@ -25,25 +25,22 @@ from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.copy_throttles import count_limited
 from planner.columns.broker_skew import Skew, skew_of
 from planner.columns.numpy_rules import (
-    BrokerImbalance,
     PartitionArrays,
     PartitionMasks,
     has_broker,
     imbalance,
-    min_isr_of,
     partition_masks,
     repair_masks,
     slot_mask,
 )
 from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
-from schemas import reasons
+from planner.rules.min_isr import min_isr_of
 from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decode_failures import KafkaImpact
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import Key, QuarantinedZnode, Row
+from schemas.rows import BrokerImbalance, Key, QuarantinedZnode, Row
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
-from schemas.znode_json import LAST_EPOCH
 
 MAX_PARTITIONS_NAMED: Final = 5
 """Partitions listed by name in each category."""
@@ -56,7 +53,7 @@ class Health:
     controller_id: int | None
     controller_epoch: int | None
     latest_epoch: int
-    """The latest controller epoch in any partition state, before LAST_EPOCH; the controller's must not be earlier."""
+    """The latest controller epoch in any partition state; the controller's must not be earlier."""
     migration: str | None
     live: list[int]
     """Ids of registered brokers, whether or not their registration could be decoded."""
@@ -83,15 +80,12 @@ class Health:
     leader_outside_isr: int
     """Partitions led by a live broker outside the ISR; neither Kafka nor Surveyor changes them."""
     named: Mapping[str, list[str]]
-    """The first few partitions of `leader_outside_isr` and `not_understood`, by name.
-
-    `last_epoch` lists those whose state carries LAST_EPOCH: no controller may write it, as none has a later epoch.
-    """
+    """The first few partitions of `leader_outside_isr` and `not_understood`, by name."""
     configs_not_understood: int
     """Number of topics whose config cannot be decoded in part or as a whole."""
-    mendable: int
+    repairable: int
     """Partitions that `plan reconcile` can repair without data loss."""
-    stuck: int
+    offline_without_isr: int
     """Offline partitions without an in-sync replica that can lead."""
     led_by_drained: int
     """Partitions led by a drained broker, because no other replica was in sync."""
@@ -110,7 +104,7 @@ class Health:
     throttled_lagging: int = 0
     """Partitions with replicas that are not in sync and whose copying a throttle limits.
 
-    Where throttles cannot be read, those of any throttled topic or broker.
+    If the throttles cannot be read, the partitions of all throttled topics and brokers count.
     """
     mixed_racks: str | None = None
     """Warning of live brokers without a rack while others have one, None if there are none."""
@@ -145,18 +139,15 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     not_understood = sorted(set(live) - understood)
     marks, due = partition_masks(rows, live), repair_masks(rows, live, understood)
     reassigned = _reassignments(view, live)
-    epochs = view.partitions["controller_epoch"]
-    has_last_epoch: Bools = np.asarray(pc.fill_null(pc.greater_equal(epochs, LAST_EPOCH), fill_value=False))
     void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_empty}
     moving = being_reassigned_or_requested(view.partitions, view.requested.keys() - void)
     cannot_get_state = ~rows.has_state & (rows.deleting | ~slot_mask(rows.replicas, live).any(axis=1))
     cannot_get_state &= StoredRows(view.partitions).is_being_reassigned()
     unhealthy = unhealthy_masks(rows, marks)
-    named_kinds = {name: unhealthy[name] for name in ("leader_outside_isr", "not_understood")}
     return Health(
         controller_id=view.controller_id,
         controller_epoch=view.controller_epoch,
-        latest_epoch=latest_epoch(epochs),
+        latest_epoch=latest_epoch(view.partitions["controller_epoch"]),
         migration=view.migration,
         live=live,
         not_understood_brokers=not_understood,
@@ -171,14 +162,12 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         deletion_waits_for=_absent_from_deletion(rows, live),
         partitions=view.partitions.num_rows,
         **{name: _count(some) for name, some in unhealthy.items()},
-        named={
-            name: _names(view.partitions, some) for name, some in {**named_kinds, "last_epoch": has_last_epoch}.items()
-        },
+        named={name: _names(view.partitions, unhealthy[name]) for name in ("leader_outside_isr", "not_understood")},
         configs_not_understood=sum(config is None or None in config.values() for config in view.configs.values()),
         moving=_count(moving),
         stalled=[entry for entry in reassigned if entry.obstacle is not None],
-        mendable=_count(due.repairable),
-        stuck=_count(due.leaderless),
+        repairable=_count(due.repairable),
+        offline_without_isr=_count(due.leaderless),
         imbalance=imbalance(rows, threshold),
         electable_imbalance=[
             row.broker_id for row in imbalance(replace(rows, deleting=rows.deleting | moving), threshold) if row.exceeds
@@ -222,7 +211,7 @@ def unhealthy_masks(rows: PartitionArrays, marks: PartitionMasks) -> dict[str, B
 
 
 def unclean_only_mask(view: ClusterView) -> Bools:
-    """Mark the `stuck` partitions: offline, without an electable in-sync replica."""
+    """Mark the `offline_without_isr` partitions: offline, without an electable in-sync replica."""
     return repair_masks(arrays_of(view, DEFAULT_MIN_ISR), *_brokers_of(view)).leaderless
 
 
@@ -389,9 +378,11 @@ def _stateless_reassignments(view: ClusterView, cannot_get_state: Bools) -> Iter
     if not view.names.has_znodes:
         return
     for topic in sorted(set(view.partitions["topic"].take(np.flatnonzero(cannot_get_state)).to_pylist())):
-        path, reason = f"{TOPICS}/{topic}", reasons.MOVES_WITHOUT_STATE.render()
+        path, reason = f"{TOPICS}/{topic}", "it has a partition that is being reassigned and has no state"
         if topic in view.deleting:
-            path, reason = f"{DELETE_TOPICS}/{topic}", reasons.DELETED_WITHOUT_STATE.render()
+            path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is queued for deletion, and {reason}"
+        else:
+            reason += " and no live replica; start one of its brokers"
         yield QuarantinedZnode(path=path, blocks=KafkaImpact.FAIL_OVER.value, reason=reason)
 
 

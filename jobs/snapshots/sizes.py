@@ -17,7 +17,7 @@ from msgspec import Struct
 from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
-from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.core.units import Part, format_bytes
 from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, LogLine, Result
@@ -110,7 +110,7 @@ def _no_response_message(silent: Mapping[int, str], address_option: str) -> str:
         return f"no broker is registered; start brokers, or check {address_option}"
     return (
         f"none of {pluralise(len(silent), 'broker')} reported its log dirs:\n  {_listed(by_reason(silent))}\n"
-        f"nothing was stored; check {place_of(COMMAND_CONFIG)} and the network connection to the brokers"
+        f"nothing was stored; check {option_name(COMMAND_CONFIG)} and the network connection to the brokers"
     )
 
 

@@ -208,7 +208,7 @@ def _row(
         controller_epoch_version=state.controller_epoch_version,
         zxid_before=state.position,
         zxid_after=reading.position_after,
-        **msgspec.structs.asdict(reading.security.counts),
+        **reading.security.counts,
         **counts._asdict(),
         cluster_id=state.cluster_id,
         migration=state.migration,

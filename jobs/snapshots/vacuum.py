@@ -71,23 +71,25 @@ def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
     return oldest
 
 
-def vacuum_warehouse(warehouse: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+def vacuum_warehouse(
+    warehouse: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool, grace_hours: int = GRACE_HOURS
+) -> Result:
     """Delete what is older than `keep`; return counts in total and by table. A dry run only counts."""
     with ExitStack() as stack:
         if not dry_run:
             with progress("waiting for running snapshots or another vacuum"):
                 stack.enter_context(locked(warehouse.uri, VACUUM))
-        return _vacuum(warehouse, now, keep, dry_run=dry_run)
+        return _vacuum(warehouse, now, keep, grace_hours, dry_run=dry_run)
 
 
-def _vacuum(warehouse: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+def _vacuum(warehouse: Warehouse, now: datetime, keep: timedelta, grace_hours: int, *, dry_run: bool) -> Result:
     oldest = oldest_kept(warehouse.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
     before = {name: TableFiles(warehouse.path(name)).data() for name in TABLE_COLUMNS}
     with progress("dropping rows"):
         rows = _drop_rows(warehouse, oldest, now, dry_run=dry_run)
     with progress("removing files"):
         kept = _kept_versions(warehouse, oldest, now)
-        after = _remove_files(warehouse, kept, before, dry_run=dry_run)
+        after = _remove_files(warehouse, kept, before, grace_hours, dry_run=dry_run)
     tables = [{"table": name, **_counts(rows.get(name, 0), before[name], after[name])} for name in TABLE_COLUMNS]
     totals = {name: sum(row[name] for row in tables) for name in tables[0] if name != "table"}
     return {"oldest_snapshot": oldest, "snapshots_dropped": rows["snapshots"], **totals, "tables": tables}
@@ -150,6 +152,7 @@ def _remove_files(
     warehouse: Warehouse,
     kept: Mapping[str, Collection[int]],
     before: dict[str, FileSizes],
+    grace_hours: int,
     *,
     dry_run: bool,
 ) -> dict[str, FileSizes]:
@@ -158,11 +161,11 @@ def _remove_files(
     for name in TABLE_COLUMNS:
         files = TableFiles(warehouse.path(name))
         if dry_run:
-            removable = set(files.unneeded(kept[name], GRACE_HOURS))
+            removable = set(files.unneeded(kept[name], grace_hours))
             after[name] = {path: size for path, size in before[name].items() if path not in removable}
             continue
         warehouse.compact(name, SHORTENED_FILE_BYTES if name in SHORTENED_TABLES else TARGET_FILE_BYTES)
-        files.remove_unneeded(kept[name], GRACE_HOURS)
+        files.remove_unneeded(kept[name], grace_hours)
         files.clean_log(kept[name])
         after[name] = files.data()
     return after

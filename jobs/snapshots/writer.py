@@ -173,9 +173,9 @@ class SnapshotWriter:
     def written_since_last_snapshot(self, table: str) -> bool:
         """Return whether the cluster's rows were written after the last complete snapshot, as by a killed snapshot.
 
-        OPTIMIZE also counts, although it changes no row; the comparison is then redundant. If they were not, the
-        snapshot names the version that was examined, unless it writes the table after all. The one that the last
-        snapshot names would keep the log of other clusters in a fleet from being cleaned.
+        OPTIMIZE also counts, although it changes no row; the comparison is then redundant. If no row was written, the
+        new snapshot names the examined version, unless it writes the table after all. If it named the version of the
+        last snapshot, the log of other clusters in a fleet could not be cleaned.
         """
         assert self.last is not None  # noqa: S101 - as above
         version = self.tables.warehouse.version_if_unchanged(table, self.last.versions[table])

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows

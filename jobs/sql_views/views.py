@@ -1,8 +1,8 @@
 """SQL views over the tables, run by DuckDB; users can run them too.
 
-Each view is a file in `sql/` and is listed in docs/pages.md. The views use the table names of the warehouse and see the
-rows of one cluster: `partitions`, `brokers` and `topics` at one snapshot, tables with `snapshot_id` in their key up to
-that snapshot, and all plans and commits.
+Each view is a file in `sql/` and is listed in docs/tables.md. The views use the table names of the warehouse and see
+the rows of one cluster: `partitions`, `brokers` and `topics` at one snapshot, tables with `snapshot_id` in their key up
+to that snapshot, and all plans and commits.
 """
 
 from collections.abc import Mapping, Sequence

@@ -141,7 +141,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         rejections=rejections_table(plan),
         evidence=_evidence(plan.review),
         commits=commits(plan.summaries),
-        commands=[f"surveyor {command}" for command in commands_of(row, settings.typed.get("throttle", ()))],
+        commands=[f"surveyor {command}" for command in commands_of(row, settings.given_options.get("throttle", ()))],
     )
 
 
@@ -223,8 +223,8 @@ def _commit_obstacles(plan: PlanTables, now: datetime, max_age_hours: float) -> 
 
 def question_of(parameters: str | None) -> str:
     """Return the plan's parameters without figures and without topic ids, which Kafka's controller generates."""
-    stated = without_topic_ids(json.loads(parameters or "{}"))
-    return masked_json(json.dumps({key: value for key, value in stated.items() if key not in _NOT_ASKED}))
+    shown = without_topic_ids(json.loads(parameters or "{}"))
+    return masked_json(json.dumps({key: value for key, value in shown.items() if key not in _NOT_ASKED}))
 
 
 def sums_of(plan: PlanTables, counts: ChangeCounts, copied: Volume, rate: int | None) -> list[Fact]:

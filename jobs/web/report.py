@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import ExitCode, UsageError

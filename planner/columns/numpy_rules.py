@@ -2,20 +2,17 @@
 
 Tests compare them with `planner.columns.derived_columns`, `planner.leadership.failure_handling` (without unclean
 elections and failed log dirs), `planner.leadership.imbalance` and `planner.whatif.impact`. In: PartitionArrays, and ids
-of brokers. Out: boolean masks with an entry per partition, rows of IMBALANCE, and min.insync.replicas of topics and
-brokers.
+of brokers. Out: boolean masks with an entry per partition, and rows of IMBALANCE.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from schemas.enums import NO_LEADER
-from schemas.rows import BrokerConfig
-from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, whole_number
+from schemas.rows import BrokerImbalance
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -100,29 +97,6 @@ def row_mask(brokers: Ints, others: Ints) -> Bools:
     return marks
 
 
-def max_known_min_isr(broker_configs: Iterable[BrokerConfig]) -> int | None:
-    """Return the largest min.insync.replicas that a broker is known to use, by rows of BROKER_CONFIGS, else None."""
-    minima = (whole_number(row.value) for row in broker_configs if row.name == MIN_ISR and not row.assumed)
-    return max((number for number in minima if number is not None), default=None)
-
-
-def default_min_isr(broker_configs: Iterable[BrokerConfig]) -> int:
-    """Return the largest known min.insync.replicas, else Kafka's default, as `derived_columns.default_min_isr` does."""
-    largest = max_known_min_isr(broker_configs)
-    return DEFAULT_MIN_ISR if largest is None else largest
-
-
-def min_isr_override(config: Mapping[str, str | None] | None) -> int | None:
-    """Return the min.insync.replicas of a topic's config, None if it is not set or not a number."""
-    return whole_number((config or {}).get(MIN_ISR))
-
-
-def min_isr_of(config: Mapping[str, str | None] | None, default: int) -> int:
-    """Return the min.insync.replicas of a topic: its override, else the brokers' `default`."""
-    override = min_isr_override(config)
-    return default if override is None else override
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepairMasks:
     """Masks with an entry per partition.
@@ -147,18 +121,6 @@ def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Colle
         repairable=(leaderless & elects) | (rows.judged & ((led & shrinks) | creates)),
         leaderless=leaderless & ~elects,
     )
-
-
-class BrokerImbalance(Struct, frozen=True, kw_only=True):
-    """A row of IMBALANCE: the partitions that prefer a broker, and how many of them it does not lead."""
-
-    broker_id: int
-    preferred_partitions: int
-    not_led: int
-    ratio: float
-    """Between 0 and 1."""
-    exceeds: bool
-    threshold: float
 
 
 def imbalance(rows: PartitionArrays, threshold: float) -> list[BrokerImbalance]:

@@ -28,7 +28,7 @@ def _cell(column: str, type_: object) -> str:
 
 def with_lines(table: str, rows: DataFrame) -> DataFrame:
     """Add `line`, the text that the plan id covers, and `moves`, the number of replicas copied, to rows of a table."""
-    types = {column.name: column.type for column in TABLE_COLUMNS[table].columns}
+    types = {column["name"]: column["type"] for column in TABLE_COLUMNS[table].json["fields"]}
     line = f"concat_ws('{SEPARATOR}', {', '.join(_cell(name, types[name]) for name in HASHED[table])})"
     return rows.withColumns({"line": F.expr(line), "moves": _moves() if table == "changes" else F.lit(0)})
 

@@ -89,7 +89,7 @@ def _code(mode: DrainMode) -> Column:
     return F.coalesce(
         unsuitable_code(),
         F.when(F.col("leader").isNull(), codes.NO_STATE.value),
-        F.when((F.col("led") | is_last_in_isr) & no_candidate, codes.GOES_OFFLINE.value),
+        F.when((F.col("led") | is_last_in_isr) & no_candidate, codes.WOULD_GO_OFFLINE.value),
         by_mode[mode],
     )
 
@@ -197,7 +197,7 @@ def _rejection_reason() -> Column:
         {
             **NO_ELECTION_REASONS,
             RejectionCode.NO_STATE: reasons.NO_STATE,
-            RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
+            RejectionCode.WOULD_GO_OFFLINE: F.coalesce(only, isr),
             RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
             RejectionCode.LEADER_NOT_ALIVE: sentence(reasons.LEADER_NOT_ALIVE, leader=F.col("leader")),
             RejectionCode.LAST_IN_ISR: reasons.LAST_IN_ISR,

@@ -4,7 +4,7 @@ Corresponds to the moves that `--remove-brokers`, `--replace`, `--replication-fa
 partition gets as few moves as possible; with these it spans as many racks as possible, with as few replicas in one rack
 as possible. A rack may be lost only if all of its brokers are emptied or dead. A rack gets more replicas of a partition
 than any rack holds now only if the others have no room. In: a PlacementModel whose `after` equals `before`. Out:
-`after` with the required changes, and `min_racks` raised and `limit` lowered if a replica must move anyway.
+`after` with the required changes, and `min_racks` raised and `capacity` lowered if a replica must move anyway.
 `descent` makes the choice exact. `removal_order` decides which replica leaves if there is a choice; no later step
 brings it back in place of one in sync.
 """
@@ -52,13 +52,13 @@ def apply(model: PlacementModel, goal: PlacementGoal) -> Bools:
     model.min_racks = np.minimum(model.min_racks, reached)
     touched = model.movable & ((model.after != model.before).any(axis=0) | (model.factor > _held(model)))
     lowest = _lowest(model, touched, reached)
-    model.limit = np.maximum(model.limit, lowest)
+    model.capacity = np.maximum(model.capacity, lowest)
     load = count_replicas(model.after, model.size)
     for gone, successor in goal.replacements:
         fixed |= _replace_broker(model, load, gone, successor)
     redirected: Bools = touched & ~fixed
     model.min_racks = np.where(redirected, reached, model.min_racks)
-    model.limit = np.where(redirected, lowest, model.limit)
+    model.capacity = np.where(redirected, lowest, model.capacity)
     _fill(model, load)
     return redirected
 
@@ -74,28 +74,30 @@ def _remove_required(model: PlacementModel, *, fix_racks: bool) -> Ints:
     model.after = np.where(leaves, NO_BROKER, model.after)
     load = count_replicas(model.after, model.size)
     reach = _reach(model)
-    need = np.minimum(reach, model.factor if fix_racks else model.min_racks)
-    limit = _limit(model, need, fix_racks=fix_racks)
+    min_racks = np.minimum(reach, model.factor if fix_racks else model.min_racks)
+    capacity = _capacity(model, min_racks, fix_racks=fix_racks)
     rows = np.flatnonzero(model.movable)
-    while (rows := rows[_superfluous(model, rows, need, limit)]).size:
-        _take_out(model, rows, load, _dispensable(model, rows, need, limit))
+    while (rows := rows[_superfluous(model, rows, min_racks, capacity)]).size:
+        _take_out(model, rows, load, _dispensable(model, rows, min_racks, capacity))
     reach = np.minimum(reach, _reach(model))
     distinct = racks_spanned(model.racks[model.after])
     reached: Ints = np.minimum(distinct + model.factor - _held(model), reach)
     return reached
 
 
-def _limit(model: PlacementModel, need: Ints, *, fix_racks: bool) -> Ints:
-    """Return the limit per rack of each row: as now, or the lowest possible if replicas leave or racks are fixed."""
+def _capacity(model: PlacementModel, min_racks: Ints, *, fix_racks: bool) -> Ints:
+    """Return a rack's capacity for each row: as now, or the lowest possible if replicas leave or racks are fixed."""
     over = model.movable & (_held(model) > model.factor)
-    limit = model.limit.copy()
-    for rows in _batches(np.flatnonzero(over & (need < model.factor))):
+    capacity = model.capacity.copy()
+    for rows in _batches(np.flatnonzero(over & (min_racks < model.factor))):
         room, without = _by_rack_and_without(model, model.after[:, rows])
-        limit[rows] = np.minimum(limit[rows], lowest_crowding(np.zeros_like(room), room, without, model.factor[rows]))
+        capacity[rows] = np.minimum(
+            capacity[rows], lowest_crowding(np.zeros_like(room), room, without, model.factor[rows])
+        )
     if fix_racks:
         for rows in _batches(np.flatnonzero(model.movable)):
-            limit[rows] = np.where(need[rows] < model.factor[rows], _fewest_in_one(model, rows), 1)
-    return limit
+            capacity[rows] = np.where(min_racks[rows] < model.factor[rows], _fewest_in_one(model, rows), 1)
+    return capacity
 
 
 def _fewest_in_one(model: PlacementModel, rows: Ints) -> Ints:
@@ -110,7 +112,7 @@ def _fewest_in_one(model: PlacementModel, rows: Ints) -> Ints:
 
 def _lowest(model: PlacementModel, touched: Bools, reached: Ints) -> Ints:
     """Return the lowest number of replicas in one rack that each row can have once its vacancies are filled."""
-    lowest = np.where(touched, 1, model.limit)
+    lowest = np.where(touched, 1, model.capacity)
     for rows in _batches(np.flatnonzero(touched & (reached < model.factor))):
         lowest[rows] = _lowest_of(model, rows, model.after[:, rows])
     return lowest
@@ -166,20 +168,20 @@ def _reach(model: PlacementModel) -> Ints:
     return spans
 
 
-def _superfluous(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> Bools:
+def _superfluous(model: PlacementModel, rows: Ints, min_racks: Ints, capacity: Ints) -> Bools:
     """Return the rows with a replica that must leave: too many replicas, too few racks, or too many in one rack."""
     after = model.after[:, rows]
     held = after != NO_BROKER
-    keeps = max_independent(model.racks[after], held, model.factor[rows], need[rows], limit[rows])
+    keeps = max_independent(model.racks[after], held, model.factor[rows], min_racks[rows], capacity[rows])
     superfluous: Bools = held.sum(axis=0) > keeps
     return superfluous
 
 
-def _dispensable(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> Bools:
+def _dispensable(model: PlacementModel, rows: Ints, min_racks: Ints, capacity: Ints) -> Bools:
     """Return (slot, row): replicas that can be removed without moving the row further from its rack rules."""
     after = model.after[:, rows]
     racks, held = model.racks[after], after != NO_BROKER
-    bounds = model.factor[rows], need[rows], limit[rows]
+    bounds = model.factor[rows], min_racks[rows], capacity[rows]
     keeps = max_independent(racks, held, *bounds)
     marks = np.zeros(after.shape, dtype=bool)
     for slot in range(len(after)):
@@ -215,9 +217,9 @@ def _replace_broker(model: PlacementModel, load: Ints, gone: int, successor: int
     racks = model.racks[trial]
     vacancies = model.factor[rows] - (trial != NO_BROKER).sum(axis=0)
     good = np.minimum(racks_spanned(racks) + vacancies, _reach(model)[rows]) >= model.min_racks[rows]
-    good &= max_per_rack(racks) <= model.limit[rows]
+    good &= max_per_rack(racks) <= model.capacity[rows]
     unsure = good & (vacancies > 0)
-    good[unsure] &= _lowest_of(model, rows[unsure], trial[:, unsure]) <= model.limit[rows[unsure]]
+    good[unsure] &= _lowest_of(model, rows[unsure], trial[:, unsure]) <= model.capacity[rows[unsure]]
     model.after[slots[good], rows[good]] = new
     load[new] += int(good.sum())
     done = np.zeros(len(model.factor), dtype=bool)
@@ -251,7 +253,7 @@ def allowed_brokers(model: PlacementModel, rows: Ints) -> Bools:
     vacant = model.factor[rows] - (after != NO_BROKER).sum(axis=0)
     hurried = model.min_racks[rows] - racks_spanned(racks) >= vacant
     held = replicas_by_rack(racks, len(model.rack_names))
-    fresh, room = held == 0, held < model.limit[rows]
+    fresh, room = held == 0, held < model.capacity[rows]
     fresh[-1], room[-1] = False, True  # brokers without a rack
     welcome: Bools = free & (room & (fresh | ~hurried))[model.racks[:-1]]
     return welcome

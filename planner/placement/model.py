@@ -53,7 +53,7 @@ class PlacementModel:
     held: Bools
     removal_rank: Ints
     """(slot of `before`, row): if a replica must leave, the highest rank leaves first."""
-    keep_in_sync: Ints
+    in_sync_quota: Ints
     """By (slot, row) the replicas in sync of rows with a lagging replica; balancing does not move them."""
     pinned: Ints
     """The broker that has to stay in its row, NO_BROKER if any may leave."""
@@ -62,7 +62,7 @@ class PlacementModel:
 
     `forced_moves` lowers the number if racks are given up, and raises it if replicas move.
     """
-    limit: Ints
+    capacity: Ints
     """Replicas allowed in one rack of each row; `forced_moves` raises it if necessary, and lowers it if possible.
     """
 
@@ -116,10 +116,10 @@ def model_of(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: P
         movable=movable & ~held,
         held=held,
         removal_rank=removal_ranks(before, in_sync, live & ~emptied, target),
-        keep_in_sync=in_sync_to_keep(before, in_sync),
+        in_sync_quota=in_sync_to_keep(before, in_sync),
         pinned=np.full(before.shape[1], NO_BROKER),
         min_racks=np.minimum(racks_spanned(rack_of[before]), factor),
-        limit=np.maximum(max_per_rack(rack_of[before]), 1),
+        capacity=np.maximum(max_per_rack(rack_of[before]), 1),
     )
     _refuse_too_few_brokers(model)
     return model

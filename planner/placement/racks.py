@@ -58,10 +58,11 @@ def max_per_rack(racks: Ints) -> Ints:
     return most
 
 
-def max_independent(racks: Ints, held: Bools, factor: Ints, need: Ints, limit: Ints) -> Ints:
-    """Return how many of a row's replicas a list of `factor` can keep that spans `need` racks, at most `limit` in each.
+def max_independent(racks: Ints, held: Bools, factor: Ints, min_racks: Ints, capacity: Ints) -> Ints:
+    """Return how many of a row's replicas a list of `factor` can keep.
 
-    `held`: slots that hold a replica. The result is the rank of the row's set in the matroid above.
+    The list spans `min_racks` racks with at most `capacity` replicas in each. `held`: slots that hold a replica. The
+    result is the rank of the row's set in the matroid above.
 
     >>> racks, four = np.array([[0, 0], [0, 0], [0, 1], [1, 2]]), np.array([4, 4])
     >>> max_independent(racks, np.full((4, 2), True), four, np.array([2, 4]), np.array([2, 4]))
@@ -69,8 +70,8 @@ def max_independent(racks: Ints, held: Bools, factor: Ints, need: Ints, limit: I
     """
     place = _place_in_rack(racks)
     first = (place == 0).sum(axis=0)
-    rest = ((place > 0) & (place < limit)).sum(axis=0) + (held & (place < 0)).sum(axis=0)
-    kept: Ints = np.minimum(first + np.minimum(factor - need, rest), factor)
+    rest = ((place > 0) & (place < capacity)).sum(axis=0) + (held & (place < 0)).sum(axis=0)
+    kept: Ints = np.minimum(first + np.minimum(factor - min_racks, rest), factor)
     return kept
 
 

@@ -212,8 +212,8 @@ def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str
     fixed = ~model.movable
     everywhere = ~fixed & (on_targets.sum(axis=0) == int(open_to.sum()))
     rest = ~fixed & ~everywhere
-    kept = (on_sources & kept_mask(model.after, model.keep_in_sync)).sum(axis=0)
-    crowded = (model.limit < model.factor - model.min_racks + 1) & (model.min_racks > 0)
+    kept = (on_sources & kept_mask(model.after, model.in_sync_quota)).sum(axis=0)
+    crowded = (model.capacity < model.factor - model.min_racks + 1) & (model.min_racks > 0)
     lost = reasons.LOSES_OR_CROWDS_RACK if (crowded & rest & (replicas > 0)).any() else reasons.LOSES_RACK
     counts = {
         reasons.IN_FIXED: int(replicas[fixed].sum()),

@@ -252,14 +252,14 @@ def _exchange_one(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Int
     leaves, comes, late = arrivals(after, current), arrivals(current, after), is_in_row(current, lagging)
     best, most = _add_one(current, after, comes), np.full(current.shape[1], NO_BROKER)
     ends = [racks[lists] for lists in (current, after)]
-    limit, need = np.maximum(*map(max_per_rack, ends)), np.minimum(*map(racks_spanned, ends))
+    capacity, min_racks = np.maximum(*map(max_per_rack, ends)), np.minimum(*map(racks_spanned, ends))
     for gone in reversed(range(len(current))):
         for new in range(len(after)):
             option = current.copy()
             option[gone] = after[new]
             option_racks = racks[option]
             span = racks_spanned(option_racks)
-            fits = (max_per_rack(option_racks) <= limit) & (span >= need)
+            fits = (max_per_rack(option_racks) <= capacity) & (span >= min_racks)
             merit = 2 * span + late[gone] + (2 * len(option) + 2) * fits
             merit = np.where(leaves[gone] & comes[new], merit, NO_BROKER)
             better = merit > most

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, status_of
 from planner.rules.inputs import has_live_leader
+from planner.rules.min_isr import min_isr_of
 from schemas import reasons
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
@@ -84,8 +84,8 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
 ) -> list[Change] | RollbackRejection:
     """Return the changes that roll a partition back; `wave` counts down from 0, and the last step is undone first.
 
-    `was_elected`: the plan elected the replica that it made preferred, so the former preferred replica is elected
-    again.
+    The former preferred replica is elected if it led the partition before the plan, or if the plan elected the replica
+    that it made preferred (`was_elected`). A leader that remains a replica is not replaced by the moves themselves.
     """
     if partition is None or topic is None:
         return RollbackRejection(RejectionCode.UNKNOWN_PARTITION, reasons.PARTITION_GONE.render())
@@ -99,7 +99,9 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     if refusal is not None:
         return refusal
     changes = _changes(moves, partition, topic, cluster, stops, target)
-    return [*changes, *_election(changes[-1], cluster, target)] if was_elected else changes
+    first = moves[0]
+    was_led_by_preferred = bool(first.replicas_before) and first.leader_before == first.replicas_before[0]
+    return [*changes, *_election(changes[-1], cluster, target)] if was_elected or was_led_by_preferred else changes
 
 
 def _state_rejection(

@@ -24,7 +24,7 @@ class ReassignmentStatus(StrEnum):
     OUT_OF_ORDER = "out_of_order"
     """A step was cancelled: the replicas are those before it, but their order is not restored."""
     COMPLETE = "complete"
-    IRREVERSIBLE = "beyond_recall"
+    IRREVERSIBLE = "irreversible"
     """The plan continues by itself and cannot be stopped, as a deletion."""
     DIVERGED = "diverged"
     """The partition is at no step of the plan: another client changed or changes it."""

@@ -8,7 +8,9 @@ because leaders accept an assignment only with a later one.
 
 Replicas that a former target added and the new one does not contain are removed like all others: they are stopped
 before they are taken out of the assignment. Kafka takes them out first, and a crash in between leaves their logs
-behind. In: PARTITIONS with topic and brokers, REQUESTS, and which replicas have stopped. Out: DECISIONS.
+behind. A move whose target is not in sync waits here, also after a take-over; `planner.rules.reassignment` sends the
+leader all replicas again. In: PARTITIONS with topic and brokers, REQUESTS, and which replicas have stopped. Out:
+DECISIONS.
 """
 
 from typing import Final

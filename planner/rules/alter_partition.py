@@ -98,7 +98,7 @@ class IsrCandidates:
         return all(epoch in {UNKNOWN_BROKER_EPOCH, self.epochs[broker]} for broker, epoch in epochs)
 
 
-def judge_proposal(
+def check_proposal(
     proposal: IsrProposal, row: PartitionInfo | None, candidates: IsrCandidates, *, version: int
 ) -> IsrVerdict:
     """Check a proposal against the current state of the partition; `version` is the request's API version.

@@ -78,7 +78,7 @@ def _refusal(
         why_not = (
             reasons.ONLY_REPLICA.render(replicas=row.replicas) if is_only else reasons.NO_OTHER_CAN_LEAD.render(isr=isr)
         )
-        return RejectionCode.GOES_OFFLINE, why_not
+        return RejectionCode.WOULD_GO_OFFLINE, why_not
     if is_leaderless:
         return RejectionCode.LEADER_NOT_ALIVE, reasons.LEADER_NOT_ALIVE.render(leader=row.leader)
     if not difference(isr, stopping):

@@ -2,6 +2,8 @@
 
 Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455. Plain-Python
 counterpart of `planner.reconciliation.reassignment_steps`, which explains the steps; a change of one needs the other.
+Only this form resumes a move after a take-over, as `KafkaController.onControllerFailover` does. A plan is made from
+tables, which do not state which replicas the leader was sent.
 """
 
 from collections.abc import Collection, Sequence

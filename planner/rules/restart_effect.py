@@ -12,18 +12,18 @@ back first and lead by its own default, so their defaults count too. A fact that
 neither is an in-sync replica on a broker that is registered and not `eligible`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 
 from planner.rules.inputs import BrokerSets, among, union
+from planner.rules.min_isr import certain_min_isr
 from schemas import reasons
 from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import difference, target
-from schemas.rows import BrokerConfig
-from schemas.topic_configs import MIN_ISR, whole_number
+from schemas.topic_configs import MIN_ISR
 
 _EFFECT: Final = RestartEffect
 
@@ -49,12 +49,6 @@ class RestartedPartition(Struct, frozen=True, kw_only=True, gc=False):
     reason: str
     is_internal: bool
     """Whether consumer groups or transactions depend on it."""
-
-
-def known_min_isr(configs: Iterable[BrokerConfig]) -> dict[int, int]:
-    """Return the default min.insync.replicas of each broker whose default is known, by rows of BROKER_CONFIGS."""
-    values = {row.broker_id: whole_number(row.value) for row in configs if row.name == MIN_ISR and not row.assumed}
-    return {broker: value for broker, value in values.items() if value is not None}
 
 
 def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts and two options
@@ -161,10 +155,9 @@ def _min_isr(
     topic: TopicInfo | None, may_lead: Collection[int], min_isr_of_brokers: Mapping[int, int]
 ) -> tuple[int | None, str]:
     """Return the largest min.insync.replicas that a leader may apply; else None, and why it is unknown."""
-    if topic is None or topic.config is None:
-        return None, reasons.MIN_ISR_OF_TOPIC_UNREAD.render()
-    if MIN_ISR in topic.config:
-        return whole_number(topic.config[MIN_ISR]), reasons.MIN_ISR_OF_TOPIC_UNREAD.render()
+    config = None if topic is None else topic.config
+    if config is None or MIN_ISR in config:
+        return certain_min_isr(config, None), reasons.MIN_ISR_OF_TOPIC_UNREAD.render()
     silent = [broker for broker in may_lead if broker not in min_isr_of_brokers]
     if silent:
         return None, reasons.MIN_ISR_OF_BROKERS_UNREAD.render(brokers=silent)

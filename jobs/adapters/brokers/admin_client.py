@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from kafka import TopicPartition
@@ -46,7 +46,7 @@ from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, K
 from jobs.core.errors import RefusedError, SurveyorError, UsageError
 from jobs.core.jaas import login_module
 from jobs.core.logs import module_logger, quiet_logger
-from jobs.core.option_places import COMMAND_CONFIG, place_of, value_at
+from jobs.core.option_places import COMMAND_CONFIG, option_name, value_at
 from jobs.core.properties import HOST_NAMES, PROVIDERS, TOKEN_COMMAND, read_key_values
 from jobs.core.tls_files import ENABLED_PROTOCOLS, TLS_KEYS, client_context
 from schemas.replica_assignment import target
@@ -166,10 +166,10 @@ class _BoundedTlsTransport(manager.KafkaSSLTransport):  # type: ignore[misc] # k
 manager.KafkaSSLTransport = _BoundedTlsTransport  # kafka-python has no public way to replace it
 
 
-def portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+def batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:
     """Split what concerns one partition or topic each into the rows of one request after another.
 
-    >>> [len(portion) for portion in portions(range(2 * MAX_PARTITIONS_PER_REQUEST + 1))]
+    >>> [len(batch) for batch in batches(range(2 * MAX_PARTITIONS_PER_REQUEST + 1))]
     [1000, 1000, 1]
     """
     for start in range(0, len(rows), MAX_PARTITIONS_PER_REQUEST):
@@ -294,8 +294,6 @@ class Admin:
     """A connection to the controller; each call returns a Kafka error code by partition or topic."""
 
     client: KafkaAdminClient
-    takes_whole_waves: ClassVar = False
-    """A call is one request."""
 
     def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
         return self._elect(PREFERRED, partitions)
@@ -432,7 +430,7 @@ def _require_2_4() -> Iterator[None]:
             yield
     except IncompatibleBrokerVersion:
         raise RefusedError(
-            "these brokers do not support reassignments by the Admin API (Kafka 2.4 or later); use --via zookeeper",
+            "these brokers do not support reassignments by the Admin API (Kafka 2.4 or later)",
         ) from None
 
 
@@ -555,7 +553,7 @@ def connected_admin(
         protocol = settings.get("security_protocol", "PLAINTEXT")
         raise AdminUnavailableError(
             f"no registered broker has a {protocol} endpoint for the Admin API: "
-            f"check security.protocol in {place_of(COMMAND_CONFIG)}, and that brokers run",
+            f"check security.protocol in {option_name(COMMAND_CONFIG)}, and that brokers run",
         )
     errors: dict[str, Exception] = {}
     with warnings.catch_warnings():
@@ -574,7 +572,7 @@ def connected_admin(
         tried = [f"{address} ({failure or describe_error(error)})" for address, error in errors.items()]
         raise AdminUnavailableError(
             f"no broker answered the Admin API at {abbreviate(tried)}; "
-            f"check {place_of(COMMAND_CONFIG)} and that brokers run",
+            f"check {option_name(COMMAND_CONFIG)} and that brokers run",
         )
     client._controller_id = controller  # noqa: SLF001 - kafka-python has no public way to set it
     try:

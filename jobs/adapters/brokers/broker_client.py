@@ -89,11 +89,11 @@ def negotiate(ask: TimedAsk, seconds: float) -> None:
 def first_answers(
     addresses: Sequence[str], ask: Callable[[str], T], seconds: float, errors: dict[str, Exception]
 ) -> Iterator[tuple[str, T]]:
-    """Yield addresses with what `ask` returns for them, in the order of their answers.
+    """Yield addresses with the results of `ask`, in the order of their answers.
 
     The first address is asked alone at first. If it has no answer after HEAD_START_SECONDS, or if the caller needs
-    another address, all others are asked at once, so that no address waits for one that is silent. `seconds` bounds
-    each. `errors` gets the reasons of the addresses that were asked and gave no answer.
+    another address, all others are asked at once, so that none waits for a silent one. `seconds` bounds each
+    request. `errors` gets the reasons of the addresses that were asked and gave no answer.
     """
     answers: _Answers[T] = SimpleQueue()
     pending = deque(dict.fromkeys(addresses))

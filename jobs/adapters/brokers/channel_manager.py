@@ -209,7 +209,7 @@ class BrokerQueue:
             except DISCONNECTED:
                 self._disconnect()
                 self._cancelled.wait(self._backoff)
-            except Exception as error:  # noqa: BLE001 - what it contains is not known to be sent; the next request may be
+            except Exception as error:  # noqa: BLE001 - whether brokers got this request is unknown; the next one is sent
                 names = [partition_name(notice.topic, notice.partition) for notice in request.notices[:_MAX_EXAMPLES]]
                 about = f"{request.api} ({', '.join(names) or 'live brokers'}) to broker {self.broker.broker_id}"
                 kind = type(error).__name__
@@ -222,7 +222,7 @@ class BrokerQueue:
         """Encode a request; the broker counts as active while it has nothing to answer."""
         self.last_activity = float("inf")
         try:
-            return messages.body(request, version, self.broker.czxid)
+            return messages.body(request, version, self.broker.zk_broker_epoch)
         except struct.error as error:  # otherwise it counts as invalid data of the broker, and is repeated for ever
             raise ValueError(str(error)) from error
         finally:
@@ -334,9 +334,9 @@ class ChannelManager:
         broker_id = broker.broker_id
         with self._lock:
             queue = self._queues.get(broker_id)
-            if queue is not None and queue.broker.czxid > broker.czxid:
+            if queue is not None and queue.broker.zk_broker_epoch > broker.zk_broker_epoch:
                 return
-            if queue is None or queue.broker.czxid < broker.czxid:
+            if queue is None or queue.broker.zk_broker_epoch < broker.zk_broker_epoch:
                 if queue is not None:
                     queue.stop()
                 queue = self._open(broker, is_provisional=True)
@@ -367,7 +367,7 @@ class ChannelManager:
     def _retain(self, rows: Mapping[int, Broker]) -> None:
         for broker_id, queue in list(self._queues.items()):
             row = rows.get(broker_id)
-            if queue.is_provisional and (row is None or row.czxid < queue.broker.czxid):
+            if queue.is_provisional and (row is None or row.zk_broker_epoch < queue.broker.zk_broker_epoch):
                 continue
             queue.is_provisional = False
             if row is None or row.broker_epoch != queue.broker.broker_epoch:

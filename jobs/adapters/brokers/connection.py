@@ -35,7 +35,7 @@ from jobs.adapters.brokers.listeners import (
 from jobs.adapters.brokers.transport import Transport
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import RefusedError, UsageError
-from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.core.option_places import COMMAND_CONFIG, option_name
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import CLUSTER_AUTHORIZATION_FAILED
 from schemas.rows import Broker
@@ -178,7 +178,7 @@ class BrokerConnection:
         if error_of(self.receive_response(stop, deadline)) == CLUSTER_AUTHORIZATION_FAILED:
             raise UnreachableBrokerError(
                 f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): the user of "
-                f"{place_of(COMMAND_CONFIG)} needs ClusterAction on the Cluster; see the ACLs",
+                f"{option_name(COMMAND_CONFIG)} needs ClusterAction on the Cluster; see the ACLs",
             )
 
     def version(self, request: Request) -> int:
@@ -247,14 +247,18 @@ def responds(broker: Broker, client_id: str, listener: Listener) -> bool:
 
 
 def refuse_unresponsive(
-    brokers: Sequence[Broker], controller_id: int, allowed: Collection[int], listener: Listener = PLAINTEXT_LISTENER
+    brokers: Sequence[Broker],
+    controller_id: int,
+    allowed: Collection[int],
+    listener: Listener = PLAINTEXT_LISTENER,
+    timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> None:
     """Raise RefusedError if a registered broker does not respond on the control listener, unless it is in `allowed`.
 
     The broker would not learn of the changes that are written, and would continue with its old state.
     """
     reasons = unreachable_reasons(
-        [broker for broker in brokers if broker.broker_id not in allowed], str(controller_id), listener
+        [broker for broker in brokers if broker.broker_id not in allowed], str(controller_id), listener, timeout_seconds
     )
     if not reasons:
         return
@@ -267,9 +271,12 @@ def refuse_unresponsive(
 
 
 def unreachable_reasons(
-    brokers: Sequence[Broker], client_id: str, listener: Listener = PLAINTEXT_LISTENER
+    brokers: Sequence[Broker],
+    client_id: str,
+    listener: Listener = PLAINTEXT_LISTENER,
+    timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> dict[int, str]:
-    """Probe all brokers in parallel for CONNECT_TIMEOUT_SECONDS; return the failures by broker id, with the reason."""
+    """Probe all brokers in parallel for `timeout_seconds`; return the failures by broker id, with the reason."""
     reasons = {broker.broker_id: _describe(broker, listener, "no response in time") for broker in brokers}
     stop = Event()
 
@@ -282,7 +289,7 @@ def unreachable_reasons(
                 ) as channel:
                     for api in VERSIONS:
                         channel.version(Request(api))
-                    channel.refuse_unauthorized(time.monotonic() + CONNECT_TIMEOUT_SECONDS)
+                    channel.refuse_unauthorized(time.monotonic() + timeout_seconds)
             except UnreachableBrokerError as error:
                 reasons[broker.broker_id] = _describe(broker, listener, str(error))
                 return
@@ -298,7 +305,7 @@ def unreachable_reasons(
     threads = [Thread(target=ask, args=(broker,), daemon=True, name="ask-versions") for broker in brokers]
     for thread in threads:
         thread.start()
-    _join_while_running(threads, CONNECT_TIMEOUT_SECONDS)
+    _join_while_running(threads, timeout_seconds)
     stop.set()
     return dict(sorted(reasons.copy().items()))
 
@@ -319,12 +326,11 @@ REFUSED_LOGINS: Final = (KafkaConnectionError, SaslAuthenticationFailedError, Un
 def refusal_at(address: str, settings: Mapping[str, Any]) -> str | None:
     """Return why the broker at an address and this client cannot agree on a connection, None as `connection_refusal`.
 
-    kafka-python reports such a connection as closed, or as one that takes too long. `settings` are those of
-    `read_properties`.
+    kafka-python reports such a connection as closed or timed out. `settings` come from `read_properties`.
     """
     host, _, port = address.rpartition(":")
     try:
-        listener = Listener.with_settings(settings, place_of(COMMAND_CONFIG))
+        listener = Listener.with_settings(settings, option_name(COMMAND_CONFIG))
     except UsageError as error:  # the file lacks what a login needs
         return str(error)
     endpoint = Endpoint("", listener.security_protocol, host.strip("[]"), int(port))

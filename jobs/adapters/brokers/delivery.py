@@ -19,20 +19,25 @@ from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.core.signals import is_interrupted
 
-STOP_REPLICA_WAIT_SECONDS: Final = 3.0
-"""Maximum seconds that other brokers wait for brokers that stop replicas.
 
-During this time the partitions that those brokers led have no leader.
-"""
+@dataclass(frozen=True, slots=True)
+class DeliverySeconds:
+    """How long a delivery waits."""
 
-UNRESPONSIVE_SECONDS: Final = 5.0
-"""Seconds without a sign of life after which a broker is no longer waited for."""
+    stop_replica: float = 3.0
+    """Maximum seconds that other brokers wait for brokers that stop replicas.
 
-GRACE_SECONDS: Final = 1.0
-"""Seconds to wait for brokers that only get UpdateMetadata, after the other brokers have answered."""
+    During this time the partitions that those brokers led have no leader.
+    """
+    unresponsive: float = 5.0
+    """Seconds without a sign of life after which a broker is no longer waited for."""
+    grace: float = 1.0
+    """Seconds to wait for brokers that only get UpdateMetadata, after the other brokers have answered."""
+    refresh: float = 1.0
+    """Seconds between two reads of the registered brokers."""
 
-BROKER_REFRESH_SECONDS: Final = 1.0
-"""Seconds between two reads of the registered brokers."""
+
+_SECONDS: Final = DeliverySeconds()
 
 RefreshBrokers = Callable[[], ControlBatch]
 """Reads the brokers registered now and returns the batch to send to them."""
@@ -46,6 +51,7 @@ class _Recipient:
     messages: EncodedRequests
     wake: Event
     """Set to wake the waiting main thread."""
+    unresponsive_seconds: float
     batch: QueuedBatch = field(init=False)
     responses: list[BrokerResponse] = field(default_factory=list)
     started_at: float | None = None
@@ -71,7 +77,7 @@ class _Recipient:
         """
         if self.started_at is None or self.queue.is_stopped or self.queue.authentication_failed:
             return False
-        is_quiet = time.monotonic() - max(self.started_at, self.queue.last_activity) >= UNRESPONSIVE_SECONDS
+        is_quiet = time.monotonic() - max(self.started_at, self.queue.last_activity) >= self.unresponsive_seconds
         return not is_quiet and (not self.queue.is_idle or self.is_stale)
 
     def start(self, *, silent: bool = False) -> None:
@@ -94,6 +100,7 @@ class _Delivery:
     deadline: float
     read_current: RefreshBrokers
     silent: Collection[int]
+    seconds: DeliverySeconds
     wake: Event = field(default_factory=Event)
     recipients: dict[int, _Recipient] = field(default_factory=dict)
     addressed_brokers: set[int] = field(default_factory=set)
@@ -104,7 +111,8 @@ class _Delivery:
         messages = EncodedRequests(self.batch, self.deadline)
         self.addressed_brokers = self.batch.addressed_brokers
         for broker in brokers:
-            self.recipients[broker] = _Recipient(self.channels.queue_of(broker), messages, self.wake)
+            queue = self.channels.queue_of(broker)
+            self.recipients[broker] = _Recipient(queue, messages, self.wake, self.seconds.unresponsive)
 
     def start(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
@@ -125,7 +133,7 @@ class _Delivery:
         A broker that registered again has lost the state of earlier requests.
         """
         stale = any(recipient.is_stale for recipient in self.recipients.values())
-        if time.monotonic() - self._last_refresh < (RETRY_BACKOFF_SECONDS if stale else BROKER_REFRESH_SECONDS):
+        if time.monotonic() - self._last_refresh < (RETRY_BACKOFF_SECONDS if stale else self.seconds.refresh):
             return
         self._last_refresh = time.monotonic()
         current = self.read_current()
@@ -148,25 +156,27 @@ def deliver(
     deadline: float,
     read_current: RefreshBrokers | None = None,
     silent: Collection[int] = (),
+    *,
+    seconds: DeliverySeconds = _SECONDS,
 ) -> list[BrokerResponse]:
     """Send a batch to every live broker in parallel until the deadline; return a response for each request.
 
     `deadline` is a time of time.monotonic. Return as soon as the brokers that get more than UpdateMetadata have
     answered or are no longer waited for. Brokers that stop replicas come first; the others wait for them for at most
-    STOP_REPLICA_WAIT_SECONDS. `silent` are brokers known not to respond. Afterwards nothing more is sent, and
+    `seconds.stop_replica` seconds. `silent` are brokers known not to respond. Afterwards nothing more is sent, and
     `channels` keeps the connections.
     """
-    delivery = _Delivery(channels, batch, deadline, read_current or (lambda: batch), silent)
+    delivery = _Delivery(channels, batch, deadline, read_current or (lambda: batch), silent, seconds)
     channels.retain(batch.brokers)
     delivery.prepare(row.broker_id for row in batch.brokers)
     try:
         stopping = batch.stopping & delivery.recipients.keys()
         delivery.start(stopping)
-        delivery.wait(lambda: stopping, time.monotonic() + STOP_REPLICA_WAIT_SECONDS)
+        delivery.wait(lambda: stopping, time.monotonic() + seconds.stop_replica)
         delivery.start(delivery.recipients)
         delivery.wait(lambda: delivery.addressed_brokers, deadline)
         all_brokers = list(delivery.recipients)
-        delivery.wait(lambda: all_brokers, time.monotonic() + GRACE_SECONDS)
+        delivery.wait(lambda: all_brokers, time.monotonic() + seconds.grace)
     finally:
         channels.cancel()
     return [response for recipient in delivery.recipients.values() for response in recipient.all_responses()]

@@ -14,7 +14,7 @@ from typing import Any, Final
 from jobs.adapters.brokers.admin_client import OAUTHBEARER, TLS, read_properties
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import UsageError
-from jobs.core.option_places import COMMAND_CONFIG, place_of, value_at
+from jobs.core.option_places import COMMAND_CONFIG, option_name, value_at
 from schemas.rows import Broker
 from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT
@@ -44,7 +44,7 @@ class Listener:
     @classmethod
     def of(cls, command_config: Path | None, name: str | None) -> "Listener":
         """Read client.properties; raise UsageError for settings that are not supported."""
-        file = place_of(COMMAND_CONFIG) if command_config is None else value_at(COMMAND_CONFIG, command_config)
+        file = option_name(COMMAND_CONFIG) if command_config is None else value_at(COMMAND_CONFIG, command_config)
         return cls.with_settings(read_properties(command_config), file, name)
 
     @classmethod
@@ -73,7 +73,7 @@ class Listener:
         called, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
         raise UnreachableBrokerError(
             f"broker {broker.broker_id} has no {self.security_protocol} endpoint{called}; it has "
-            f"{', '.join(endpoints)}: set security.protocol in {place_of(COMMAND_CONFIG)}{key}",
+            f"{', '.join(endpoints)}: set security.protocol in {option_name(COMMAND_CONFIG)}{key}",
         )
 
 

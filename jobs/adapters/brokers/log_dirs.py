@@ -18,7 +18,8 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, error_name, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from schemas.rows import Broker, Row
+from jobs.adapters.delta.table_schemas import schema_of
+from schemas.rows import Broker, LogDir
 
 PartitionNumbers = Mapping[str, Sequence[int]]
 """Partitions by topic."""
@@ -34,18 +35,7 @@ DEBUGGING_REPLICA: Final = -2
 
 LATEST: Final = -1
 
-LOG_COLUMNS: Final = pa.schema(
-    [
-        ("broker_id", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("log_dir", pa.string()),
-        ("bytes", pa.int64()),
-        ("offset_lag", pa.int64()),
-        ("is_future", pa.bool_()),
-        ("taken_at", pa.timestamp("us", tz="UTC")),
-    ],
-)
+LOG_COLUMNS: Final = schema_of("sizes").remove(0)
 """Columns of SIZES without the cluster."""
 
 CORDONED_SINCE: Final = 5
@@ -59,13 +49,12 @@ UNKNOWN_BYTES: Final = -1
 class LogDirs:
     """The log dirs of one broker.
 
-    `logs` are rows of LOG_COLUMNS, `failed` are the log dirs that the broker could not read, with the error's name, and
-    `dirs` are rows of LOG_DIRS without the cluster.
+    `logs` are rows of LOG_COLUMNS, `failed` are the log dirs that the broker could not read, with the error's name.
     """
 
     logs: pa.Table
     failed: Mapping[str, str]
-    dirs: Sequence[Row] = ()
+    dirs: Sequence[LogDir] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,15 +137,15 @@ def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime, version:
     arrays = [pa.array(column, field.type) for column, field in zip(columns, LOG_COLUMNS, strict=True)]
     failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NO_ERROR}
     dirs = [
-        {
-            "broker_id": broker_id,
-            "log_dir": log_dir.log_dir,
-            "total_bytes": _byte_count(log_dir, "total_bytes"),
-            "usable_bytes": _byte_count(log_dir, "usable_bytes"),
-            "error": failed.get(log_dir.log_dir),
-            "taken_at": now,
-            "cordoned": bool(log_dir.is_cordoned) if marks_cordoned else None,
-        }
+        LogDir(
+            broker_id=broker_id,
+            log_dir=log_dir.log_dir,
+            total_bytes=_byte_count(log_dir, "total_bytes"),
+            usable_bytes=_byte_count(log_dir, "usable_bytes"),
+            error=failed.get(log_dir.log_dir),
+            taken_at=now,
+            cordoned=bool(log_dir.is_cordoned) if marks_cordoned else None,
+        )
         for log_dir in log_dirs
     ]
     return LogDirs(logs=pa.Table.from_arrays(arrays, schema=LOG_COLUMNS), failed=failed, dirs=dirs)

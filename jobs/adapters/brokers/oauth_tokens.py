@@ -69,8 +69,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
     def token(self) -> str:
         """Return a token; raise TokenError if there is none that is valid.
 
-        Connections to many brokers ask at once: those that waited for a command that failed get its error, and do not
-        each run it again.
+        Connections to many brokers ask at once. If the command fails, every connection that waited for it gets the
+        error, and none runs the command again.
         """
         asked_at = time.monotonic()
         with self._lock:

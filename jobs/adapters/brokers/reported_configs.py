@@ -77,7 +77,7 @@ APIS: Final = (
 DYNAMIC_CONFIGS: Final = "/config/brokers"
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds for all brokers to return their configs; one that has not by then is unread."""
+"""Seconds for all brokers to return their configs; the configs of slower brokers count as unread."""
 
 BROKER_TIMEOUT_SECONDS: Final = 2.0
 """Seconds that one broker may take to return its configs; a healthy broker takes a hundredth of it.
@@ -165,7 +165,7 @@ def configured_brokers(client: KazooClient) -> list[str] | None:
 def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings], list[QuarantinedZnode]]:
     """Read the brokers' dynamic settings from ZooKeeper; return the stored ones and the znodes not understood.
 
-    A client that may not list them gets none, and what the brokers do not report themselves is assumed.
+    A client that may not list them gets none; settings that the brokers do not report are then assumed.
     The data of a quarantined znode is left out, because it may contain passwords.
     """
     overrides: dict[int | None, BrokerSettings] = {}

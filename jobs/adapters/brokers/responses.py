@@ -8,11 +8,11 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 import pyarrow as pa
+from kio.serial import entity_reader
 
 from jobs.adapters.brokers.connection import error_of
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.kio_imports import entity_reader
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
 from schemas.rows import Broker
@@ -39,7 +39,7 @@ class BrokerResponse:
 
     @property
     def broker_epoch(self) -> int:
-        return self.broker.czxid
+        return self.broker.zk_broker_epoch
 
     @property
     def error(self) -> int:

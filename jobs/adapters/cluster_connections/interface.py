@@ -1,9 +1,9 @@
 """The interface of a connection to a cluster that plans change: its current state, and its lease.
 
 Two implementations exist, `jobs.adapters.cluster_connections.zookeeper` and `jobs.adapters.cluster_connections.kraft`.
-Code that asks Kafka's controller to carry plans out uses only this interface and does not distinguish them. What only
-ZooKeeper has, such as the controllership, is reached through `zookeeper_session`, which a cluster without ZooKeeper
-refuses.
+Code that asks Kafka's controller to carry plans out uses only this interface and does not distinguish them. The
+capabilities of ZooKeeper alone, such as the controllership, are reached through `zookeeper_session`, which a cluster
+without ZooKeeper refuses.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -86,8 +86,8 @@ class ClusterReader(Protocol):
     def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
         """Read the overrides of brokers and topics.
 
-        Raise UnreadableError if a live broker that only reports them itself does not answer; with `allow_silent` it
-        counts like one that is not live.
+        Raise UnreadableError if a live broker does not answer whose overrides no other broker reports; with
+        `allow_silent` this broker counts as not live.
         """
 
     def read_topics(self, names: Sequence[str]) -> TopicReading:
@@ -107,7 +107,7 @@ class ClusterReader(Protocol):
 class Lease(Protocol):
     """The lease of a cluster: one commit, cancellation or change of throttles at a time."""
 
-    def take(self, timeout: float) -> None:
+    def acquire(self, timeout: float) -> None:
         """Take the lease, waiting for another holder; raise LeaseHeldError after `timeout` seconds."""
 
     def refuse_lost(self) -> None:
@@ -127,10 +127,6 @@ class ClusterConnection(Protocol):
     @property
     def batch_unavailable_reason(self) -> str | None:
         """Reason why nothing can be written as the controller; None if it can."""
-
-    @property
-    def via_zookeeper_unavailable_reason(self) -> str | None:
-        """Reason why nothing can be requested in /admin; None if it can."""
 
     @property
     def elects_uncleanly(self) -> bool:

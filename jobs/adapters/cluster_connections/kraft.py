@@ -219,10 +219,6 @@ class KRaftConnection:
         return WHY_NO_BATCH
 
     @property
-    def via_zookeeper_unavailable_reason(self) -> str:
-        return WHY_NO_REQUESTS
-
-    @property
     def elects_uncleanly(self) -> bool:
         return True
 

@@ -92,10 +92,6 @@ class ZooKeeperConnection(ZooKeeperSession):
         return None
 
     @property
-    def via_zookeeper_unavailable_reason(self) -> None:
-        return None
-
-    @property
     def elects_uncleanly(self) -> bool:
         return False  # batch mode makes every election that a plan has
 

@@ -1,4 +1,4 @@
-"""Whether this Surveyor can read and write a Delta table, and how a change by another program is undone.
+"""Whether this Surveyor can read and write a Delta table; a change by another program is named and refused.
 
 Each table stores the version of its schema as the property `surveyor.schemaVersion`. A table without it was written by
 release 0.1.0, whose version is 1. The next command that writes all tables upgrades tables of an older version in place
@@ -10,17 +10,14 @@ columns or marks rows of a file as deleted, so such tables are refused, too.
 """
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version as installed_version
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from jobs.core.option_places import WAREHOUSE, place_of
+from jobs.core.option_places import WAREHOUSE, option_name
 from schemas.columns import KEY_COLUMNS, SCHEMA_VERSION, TABLE_COLUMNS
 
 VERSION_PROPERTY: Final = "surveyor.schemaVersion"
@@ -56,24 +53,9 @@ _WRITABLE_FEATURES: Final = _READABLE_FEATURES | {
 
 _MAPPING: Final = "delta.columnMapping.mode"
 
-_AT_ONCE: Final = "'delta.dropFeatureTruncateHistory.retentionDuration' = 'interval 0 hours'"
-"""A property without which Delta drops a feature only a day after it was turned off."""
+_TURN_OFF: Final = "turn it off with the program that turned it on (ALTER TABLE ... DROP FEATURE in Spark SQL)"
 
-_TRUNCATE: Final = " TRUNCATE HISTORY"
-"""An option by which Delta drops a feature of readers with the versions that have it, once they are a minute old."""
-
-_TURNED_OFF_BY: Final = {
-    "deletionVectors": "'delta.enableDeletionVectors' = 'false'",
-    "columnMapping": f"'{_MAPPING}' = 'none'",
-    "typeWidening": "'delta.enableTypeWidening' = 'false'",
-    "v2Checkpoint": "'delta.checkpointPolicy' = 'classic'",
-    "rowTracking": "'delta.enableRowTracking' = 'false'",
-    "inCommitTimestamp": "'delta.enableInCommitTimestamps' = 'false'",
-}
-"""Properties to set before Delta drops a feature."""
-
-_MAX_VERSIONS_SEARCHED: Final = 100
-"""Number of versions in which one that Surveyor can read is searched."""
+_RESTORE: Final = "restore the table to its version before that change (RESTORE TABLE in Spark SQL), or take a backup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +87,11 @@ def schema_version(table: DeltaTable) -> str:
 def incompatibility(name: str, table: DeltaTable) -> Incompatibility | None:
     """Return why this Surveyor can neither read nor write a table, None if it can read it."""
     if fault := _unknown_version(table):
-        return Incompatibility(fault, f"install a Surveyor that knows it, or name another in {place_of(WAREHOUSE)}")
+        return Incompatibility(fault, f"install a Surveyor that knows it, or name another in {option_name(WAREHOUSE)}")
     if feature := _unreadable_feature(table):
-        fault = f"needs Delta's feature {feature}, which another program turned on"
-        return Incompatibility(fault, _in_spark(*_drop(table, feature, _TRUNCATE)))
+        return Incompatibility(f"needs Delta's feature {feature}, which another program turned on", _TURN_OFF)
     if fault := _other_schema(name, table):
-        return Incompatibility(fault, _restore(name, table))
+        return Incompatibility(fault, _RESTORE)
     return None
 
 
@@ -119,9 +100,8 @@ def write_incompatibility(table: DeltaTable) -> Incompatibility | None:
     features = {*(table.protocol().writer_features or ())} - _WRITABLE_FEATURES
     if not features:
         return None
-    ordered = sorted(features, key=lambda name: (name == "domainMetadata", name))  # others depend on that one
-    fault = f"needs Delta's feature {', '.join(ordered)} of its writers, which another program turned on"
-    return Incompatibility(fault, _in_spark(*(part for feature in ordered for part in _drop(table, feature))))
+    fault = f"needs Delta's feature {', '.join(sorted(features))} of its writers, which another program turned on"
+    return Incompatibility(fault, _TURN_OFF)
 
 
 def _unknown_version(table: DeltaTable) -> str | None:
@@ -152,35 +132,6 @@ def _other_schema(name: str, table: DeltaTable) -> str | None:
     required = expected if is_current else KEY_COLUMNS[name]
     missing = [column for column in required if column not in stored]
     return f"has lost column {', '.join(missing)}" if missing else None
-
-
-def _in_spark(*statements: str) -> str:
-    return f"undo it in Spark SQL: {'; '.join(statements)}"
-
-
-def _drop(table: DeltaTable, feature: str, history: str = "") -> list[str]:
-    """Return the statements that drop a feature; `history` is an option that readers' features need."""
-    altered = f"ALTER TABLE {_name_in_spark(table)}"
-    properties = [_TURNED_OFF_BY[feature]] if feature in _TURNED_OFF_BY else []
-    properties += [_AT_ONCE] if history else []
-    off = [f"{altered} SET TBLPROPERTIES ({', '.join(properties)})"] if properties else []
-    return [*off, f"{altered} DROP FEATURE {feature}{history}"]
-
-
-def _restore(name: str, table: DeltaTable) -> str:
-    newest = table.version()
-    for version in range(newest - 1, max(-1, newest - 1 - _MAX_VERSIONS_SEARCHED), -1):
-        with suppress(DeltaError):
-            older = DeltaTable(table.table_uri, version=version)
-            if not (_unknown_version(older) or _unreadable_feature(older) or _other_schema(name, older)):
-                return _in_spark(f"RESTORE TABLE {_name_in_spark(table)} TO VERSION AS OF {version}")
-    return f"none of its last {_MAX_VERSIONS_SEARCHED} versions is as expected; take the table from a backup"
-
-
-def _name_in_spark(table: DeltaTable) -> str:
-    uri = table.table_uri
-    path = unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
-    return f"delta.`{path.rstrip('/').replace('`', '``')}`"
 
 
 def _shown(column_type: Any) -> str:  # noqa: ANN401 - JSON

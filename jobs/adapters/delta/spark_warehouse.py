@@ -157,8 +157,8 @@ class SparkWarehouse:
     def _commit(self, table: str, write: Callable[[], object]) -> int:
         """Write under the table's exclusive lock, as Spark would overwrite a commit made in between.
 
-        Return the newest version. Under the lock it is the one that was written; on HDFS, which has no locks, a process
-        that writes for another cluster may have added one since.
+        Return the newest version. Under the lock this is the version that was written. HDFS has no locks: there a
+        process that writes for another cluster may have added a later version.
         """
 
         def written() -> int:

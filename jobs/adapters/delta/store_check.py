@@ -3,7 +3,7 @@
 deltalake commits a version by a PUT on the condition that the object does not exist (`If-None-Match: *`). A store that
 ignores the condition, as some that imitate S3 did, lets the later of two commits overwrite the earlier one, and neither
 process learns of it. The check puts objects by the library that deltalake uses, with the same settings. It also reads,
-lists and deletes them, and names what it has no permission for. HDFS renames a commit only to a name that is free, so
+lists and deletes them, and names each operation that is not permitted. HDFS renames a commit only to a free name, so
 there a table is created and removed.
 """
 
@@ -18,7 +18,7 @@ from obstore import delete, get, list_with_delimiter, put
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
-from jobs.adapters.delta.filtered_reads import delta_files
+from jobs.adapters.delta.arrow_reads import delta_files
 from jobs.adapters.delta.warehouse_paths import ACCESS_DENIED, is_hdfs, store_error_reason
 from jobs.core.addresses import allows_http
 from jobs.core.errors import SurveyorError

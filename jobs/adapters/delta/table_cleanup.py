@@ -1,4 +1,4 @@
-"""The files of a Delta table on disk, and the removal of those that no needed version refers to.
+"""The files of a Delta table on disk, and the removal of files to which no needed version refers.
 
 deltalake's vacuum finds the data files. The log is cleaned here, because deltalake cleans it by age alone and a version
 that a snapshot refers to may be of any age. The log is removed up to a checkpoint, as Delta itself does.
@@ -13,7 +13,7 @@ from typing import Final
 from deltalake import DeltaTable
 from pyarrow import fs
 
-from jobs.adapters.delta.filtered_reads import file_system
+from jobs.adapters.delta.arrow_reads import file_system
 from jobs.adapters.delta.warehouse_paths import is_local
 
 LOG: Final = "_delta_log"

@@ -10,24 +10,25 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from jobs.adapters.delta.compatibility import changed_properties, properties_of
-from schemas.column_types import Columns, uncommented
-from schemas.columns import KEY_COLUMNS, TABLE_COLUMNS
+from schemas.columns import KEY_COLUMNS, TABLE_COLUMNS, Columns, uncommented
 
 
 @cache
-def schema_of(table: str) -> pa.Schema:
-    """Return a table's schema for pyarrow; cached, as each takes 0.1 ms and a snapshot needs nineteen.
+def schema_of(table: str, *columns: str) -> pa.Schema:
+    """Return the schema of a table, or of some of its columns, for pyarrow; cached, as a snapshot needs nineteen.
 
     Comments are left out, because an older table with other comments would refuse the rows.
     """
+    if columns:
+        return pa.schema([schema_of(table).field(name) for name in columns])
     return pa.schema(Schema.from_json(json.dumps(uncommented(TABLE_COLUMNS[table].json))).to_arrow())
 
 
 def create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
     """Create tables without constraints in parallel; raise the first error after all have ended.
 
-    Constraints are added by `Warehouse.ensure_columns`, which also adds those that a process did not add because it was
-    killed. deltalake cannot create a table with constraints in one commit.
+    `Warehouse.ensure_columns` adds the constraints, also those that are missing because a process was killed. deltalake
+    cannot create a table with constraints in one commit.
     """
     made = [pool.submit(_create, path) for path in paths]
     wait(made)

@@ -21,12 +21,12 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from jobs.adapters.delta.arrow_reads import Filter, missing_files, native_files, read_where
 from jobs.adapters.delta.compatibility import (
     changed_properties,
     incompatibility,
     write_incompatibility,
 )
-from jobs.adapters.delta.filtered_reads import Filter, missing_files, native_files, read_where
 from jobs.adapters.delta.locks import MAX_WRITE_ATTEMPTS, write_locked
 from jobs.adapters.delta.table_schemas import (
     add_columns,
@@ -46,7 +46,7 @@ from jobs.adapters.delta.warehouse_paths import (
 )
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
-from jobs.core.option_places import WAREHOUSE, place_of
+from jobs.core.option_places import WAREHOUSE, option_name
 from schemas.columns import CHECKS, TABLE_COLUMNS
 from schemas.rows import Change, Row, TableRow
 
@@ -95,8 +95,8 @@ class Warehouse:
     refuse_write: Callable[[], None] = field(default=_permit, repr=False, compare=False)
     """Called in each attempt at a write, after its table was opened; raises an error to refuse it.
 
-    A process that was suspended may have lost its lease between two attempts. What other processes commit after the
-    table was opened conflicts with the attempt.
+    A process that was suspended may have lost its lease between two attempts. Commits of other processes after the
+    table was opened conflict with the attempt.
     """
 
     def path(self, table: str) -> str:
@@ -490,12 +490,12 @@ class Warehouse:
             refuse_without_log(table, self.path(table))
             raise UnreadableError(
                 f"no table {table} at {absolute(self.path(table))}",
-                advice=f"check {place_of(WAREHOUSE)}, or run `surveyor snapshot`, which creates missing tables",
+                advice=f"check {option_name(WAREHOUSE)}, or run `surveyor snapshot`, which creates missing tables",
             ) from None
         except DeltaError as error:
             raise UnreadableError(
                 f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)})",
-                advice=f"check {place_of(WAREHOUSE)}, and whether its files are complete",
+                advice=f"check {option_name(WAREHOUSE)}, and whether its files are complete",
             ) from None
         if mismatch := incompatibility(table, delta):
             raise UnreadableError(

@@ -95,7 +95,7 @@ class WarehouseLease:
     _lock: Lock = field(default_factory=Lock)
     """Keeps the renewing thread and the command apart."""
 
-    def take(self, timeout: float) -> None:
+    def acquire(self, timeout: float) -> None:
         """Take the lease, waiting for another holder; raise LeaseHeldError after `timeout` seconds.
 
         Unless it is patient, it waits only until the other holder is seen to live, by a new deadline. A row that does
@@ -108,7 +108,7 @@ class WarehouseLease:
         since, is_alive = 0.0, False
         while True:
             is_overdue = last is not None and time.monotonic() - since >= LEASE_SECONDS + MARGIN_SECONDS
-            other = self._try_take(last if is_overdue else None)
+            other = self._try_acquire(last if is_overdue else None)
             if other is None:
                 return
             if last is None:
@@ -207,7 +207,7 @@ class WarehouseLease:
         """
         return not is_of_snapshot(row)
 
-    def _try_take(self, overdue: LeaseRecord | None) -> LeaseRecord | None:
+    def _try_acquire(self, overdue: LeaseRecord | None) -> LeaseRecord | None:
         """Take the lease unless another process has it; return its row then. The row `overdue` does not count."""
 
         def others_among(rows: Iterable[LeaseRecord]) -> list[LeaseRecord]:
@@ -284,7 +284,7 @@ def renewed(lease: WarehouseLease, timeout_seconds: float) -> Iterator[None]:
     stop = Event()
     renewing = Thread(target=_renew, args=(lease, stop), daemon=True, name="lease")
     try:
-        lease.take(timeout_seconds)
+        lease.acquire(timeout_seconds)
         renewing.start()
         lease.is_patient = True  # taken again, it was released to a cancellation, which lives
         yield

@@ -19,7 +19,7 @@ from jobs.adapters.kerberos.login import ticket_failure
 from jobs.core.addresses import S3_ENDPOINTS, allows_http, is_amazon_s3, refuse_credentials, s3_endpoint
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.core.masking import strip_passwords
-from jobs.core.option_places import WAREHOUSE, place_of, value_at
+from jobs.core.option_places import WAREHOUSE, option_name, value_at
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
@@ -232,7 +232,7 @@ def absolute(warehouse: str) -> str:
 def no_warehouse(folder: str, hint: str = "") -> UnreadableError:
     """Return the error for a folder that is not a warehouse; `hint` is a further remedy."""
     more = f", or {hint}" if hint else ""
-    return UnreadableError(f"no warehouse at {absolute(folder)}; check {place_of(WAREHOUSE)}{more}")
+    return UnreadableError(f"no warehouse at {absolute(folder)}; check {option_name(WAREHOUSE)}{more}")
 
 
 def refuse_invalid_path(warehouse: str) -> None:
@@ -256,7 +256,7 @@ def refuse_invalid_path(warehouse: str) -> None:
         if part.exists():
             if not part.is_dir():
                 raise UnreadableError(
-                    f"no warehouse at {warehouse}: {part} is a file; name a folder in {place_of(WAREHOUSE)}"
+                    f"no warehouse at {warehouse}: {part} is a file; name a folder in {option_name(WAREHOUSE)}"
                 )
             return
 

@@ -69,7 +69,7 @@ _EXPLANATIONS: Final = {
 """Meanings of Kerberos' error codes for a user; krb5.h has their names (KRB5KDC_ERR_C_PRINCIPAL_UNKNOWN and on)."""
 
 _DEFECTIVE_TOKEN: Final = 9
-"""GSS_S_DEFECTIVE_TOKEN: what the server sent is not of Kerberos, as of a ZooKeeper that is not configured for it."""
+"""GSS_S_DEFECTIVE_TOKEN: the server's answer is not Kerberos, as of a ZooKeeper that is not configured for it."""
 _NO_KERBEROS: Final = "{server} does not offer Kerberos: leave out the file that configures it, or correct the address"
 
 

@@ -1,6 +1,7 @@
 """ACLs, quotas and SCRAM credentials of a KRaft cluster, by requests of the Admin API.
 
-What a broker refuses to list, or has no authorizer to list, is unknown. A snapshot keeps numbers and digests only.
+Entries that a broker refuses to list, or cannot list without an authorizer, are unknown. A snapshot keeps only numbers
+and digests.
 """
 
 from typing import Any, Final

@@ -25,7 +25,7 @@ from jobs.adapters.kraft.session import (
     read_from_broker,
 )
 from jobs.core.errors import UnreadableError
-from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
+from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name
 from schemas.rows import Broker
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class FreshReads:
                 listed = "\n  ".join(f"{address}: {_fault(error)}" for address, error in errors.items())
                 raise UnreadableError(
                     f"no broker answered that has contact with the quorum's leader:\n  {listed}\ncheck "
-                    f"{place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and that the quorum has a leader"
+                    f"{option_name(BOOTSTRAP_SERVERS)}, {option_name(COMMAND_CONFIG)} and that the quorum has a leader"
                 )
             time.sleep(_PAUSE_SECONDS)
 
@@ -101,7 +101,7 @@ class FreshReads:
         try:
             leader, brokers = read_from_broker(self.addresses, self.settings, self._leader_and_brokers)
         except (UnreadableError, RefusedReadError) as error:
-            errors[place_of(BOOTSTRAP_SERVERS)] = error
+            errors[option_name(BOOTSTRAP_SERVERS)] = error
             return
         ordered = sorted(brokers, key=lambda broker: broker.broker_id != leader)
         by_address = {

@@ -1,7 +1,7 @@
 """Reads from brokers of a KRaft cluster what the rows of a plan depend on, for `jobs.preconditions`.
 
-Brokers report no versions, so topics and partitions have none. What is not understood keeps its reason, and only what
-depends on it is unknown. This module does not ensure that a broker has caught up with the quorum; `fresh_reads` does.
+Brokers report no versions, so topics and partitions have none. An undecodable value keeps its reason, and only its
+dependents are unknown. This module does not ensure that a broker has caught up with the quorum; `fresh_reads` does.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

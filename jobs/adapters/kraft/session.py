@@ -17,7 +17,7 @@ from jobs.adapters.brokers.broker_client import TimedAsk, connected_broker, firs
 from jobs.adapters.brokers.connection import REFUSED_LOGINS, refusal_at
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
+from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name
 from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
 from schemas.rows import Voter
 
@@ -129,7 +129,8 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
     listed = "\n  ".join(f"{address}: {fault}" for address, fault in (faults | refusals).items())
     subject = "no broker accepted the connection" if faults.keys() == refusals.keys() else "no broker answered"
     raise UnreadableError(
-        f"{subject}:\n  {listed}\ncheck {place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and that brokers run"
+        f"{subject}:\n  {listed}\ncheck {option_name(BOOTSTRAP_SERVERS)}, {option_name(COMMAND_CONFIG)} and that "
+        "brokers run"
     )
 
 

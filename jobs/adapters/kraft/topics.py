@@ -1,11 +1,11 @@
 """Topics and partitions of a KRaft cluster: read in pages, with running reassignments, and read again if torn.
 
 DescribeTopicPartitions (Kafka 3.8) returns pages of partitions with eligible leader replicas. Older brokers return all
-topics in one Metadata response, without them. A page has all replicas of a partition, and only the controller lists
-which of them a reassignment adds and removes. A broker may apply the end of a reassignment seconds after the controller
-stops listing it: until then its pages still have the replicas before and after it. So the list is read, the broker
-catches up with it, the pages are read, and the list is read again. The pages are then of a moment between both lists. A
-partition for which the two lists or the replicas disagree is read again.
+topics in one Metadata response, without eligible leader replicas. A page has all replicas of a partition, and only the
+controller lists the replicas that a reassignment adds and removes. A broker may apply the end of a reassignment seconds
+after the controller stops listing it: until then its pages still have the replicas before and after it. So the list is
+read, the broker catches up with it, the pages are read, and the list is read again. The pages then show a moment
+between both lists. A partition for which the two lists or the replicas disagree is read again.
 
 A large cluster is read in shares of its topics (`read_share`), by several processes from several brokers.
 """
@@ -197,7 +197,7 @@ def read_named_topics(
 def read_named_partitions(session: BrokerSession, keys: Collection[Key]) -> dict[str, KRaftTopic]:
     """Read these partitions and their running reassignments; their topics are returned without other partitions.
 
-    What else the cluster has, or moves, is not read: a large plan is read in portions while much of it is moving.
+    Other partitions and their reassignments are not read: a large plan is read in batches while much of it moves.
     """
     names = sorted({topic for topic, _ in keys})
     reading = _read_untorn(session, names, lambda: permitted_moves(session, keys), frozenset(keys))

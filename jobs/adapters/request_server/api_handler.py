@@ -31,8 +31,6 @@ class Caller:
     client_id: str | None
     clients_of: str | None = None
     """Name of the brokers' listener for clients at which the request came in, as in `ServerListener`."""
-    is_verified: bool = True
-    """False if the client has sent a user and a password that only brokers can check."""
 
 
 class ApiHandler(Protocol):

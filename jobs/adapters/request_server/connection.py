@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
+from jobs.adapters.request_server.limits import ServerLimits
 from jobs.adapters.request_server.listen_config import Binding
 from jobs.adapters.request_server.messages import (
     API_VERSIONS,
@@ -53,23 +54,11 @@ MAX_REQUEST_BYTES: Final = 4 << 20
 It takes a second at most to decode.
 """
 
-LARGE_REQUEST_BYTES: Final = 1 << 20
-"""Bytes above which a request needs a reservation, for which it waits TRANSFER_SECONDS at most."""
-
 MAX_FIRST_BYTES: Final = 512 << 10
 """Maximum bytes of a request of an unauthenticated client, or of one whose password is not known here.
 
 Corresponds to `sasl.server.max.receive.size`.
 """
-
-HANDSHAKE_SECONDS: Final = 10.0
-"""Seconds within which a client must authenticate."""
-
-TRANSFER_SECONDS: Final = 30.0
-"""Seconds within which a request must arrive once it has begun, and the client must read a response."""
-
-IDLE_SECONDS: Final = 600.0
-"""Seconds after which an idle connection is closed (`connections.max.idle.ms`)."""
 
 REFUSAL_SECONDS: Final = 0.1
 """Seconds until a failed authentication is answered (`connection.failed.authentication.delay.ms`)."""
@@ -82,12 +71,6 @@ ANSWER_SECONDS: Final = 120.0
 
 MAX_RESPONSE_BYTES: Final = 256 << 20
 """Maximum bytes of a broker's response."""
-
-MAX_ITEMS_IN_LOOP: Final = 5_000
-"""Topics and partitions of a response that is encoded in the server's thread.
-
-A client may request the elections, or the reassignments, of all partitions of the cluster.
-"""
 
 T = TypeVar("T")
 
@@ -125,6 +108,7 @@ class ConnectionContext:
 
     handler: ApiHandler
     credentials: Credentials
+    limits: ServerLimits
     quotas: ConnectionQuotas
     processing_quota: ProcessingQuota
     executor: ThreadPoolExecutor
@@ -187,7 +171,7 @@ class ClientConnection:
     async def run(self) -> None:
         """Answer requests until the connection ends.
 
-        Raise MalformedRequestError or AuthenticationError if this server ends it for what the client has sent, and
+        Raise MalformedRequestError or AuthenticationError if this server ends it because of the client's bytes, and
         OSError, EOFError or TimeoutError if the client is gone or silent.
         """
         await self._start_tls()
@@ -199,7 +183,7 @@ class ClientConnection:
         while True:
             async with AsyncExitStack() as stack:
                 self.writer.write(await self._respond(await self._read(stack)))
-                async with asyncio.timeout(TRANSFER_SECONDS):
+                async with asyncio.timeout(self.context.limits.transfer_seconds):
                     await self.writer.drain()
 
     def close(self) -> None:
@@ -233,7 +217,7 @@ class ClientConnection:
 
     async def _encoded(self, header: Header, response: ApiMessage) -> bytes:
         """Encode a response; encode a large one in a separate thread, so that other connections do not wait for it."""
-        if item_count(response) <= MAX_ITEMS_IN_LOOP:
+        if item_count(response) <= self.context.limits.max_items_in_loop:
             return self._charge(encode_response, header, response)
         data, seconds = await asyncio.to_thread(_timed, encode_response, header, response)
         self.context.processing_quota.add(self.address, seconds)
@@ -269,7 +253,7 @@ class ClientConnection:
         if tls is None or not self.binding.security_protocol.endswith("SSL"):
             return
         try:
-            await self.writer.start_tls(tls, ssl_handshake_timeout=HANDSHAKE_SECONDS)
+            await self.writer.start_tls(tls, ssl_handshake_timeout=self.context.limits.handshake_seconds)
         except AttributeError:
             if self.writer.transport is not None:
                 raise
@@ -301,29 +285,29 @@ class ClientConnection:
     @property
     def _handshake_seconds(self) -> float:
         """Seconds that are left to authenticate."""
-        return max(0.0, self.opened_at + HANDSHAKE_SECONDS - time.monotonic())
+        return max(0.0, self.opened_at + self.context.limits.handshake_seconds - time.monotonic())
 
     async def _read(self, stack: AsyncExitStack) -> bytes:
-        """Read one request; an unauthenticated client has little time, and only a verified one large requests.
+        """Read one request; an unauthenticated client has little time, and sends no large requests.
 
         The memory that a large request reserves is free again when the stack closes.
         """
-        is_known = self.principal is not None
-        wait = IDLE_SECONDS if is_known else self._handshake_seconds
+        is_known, limits = self.principal is not None, self.context.limits
+        wait = limits.idle_seconds if is_known else self._handshake_seconds
         self.context.quotas.idle_begins(self)
         async with asyncio.timeout(wait):
             head = await self.reader.readexactly(4)
         self.context.quotas.idle_ends(self)
         (size,) = unpack(">i", head)
-        limit = MAX_REQUEST_BYTES if is_known and self._sasl.is_verified else MAX_FIRST_BYTES
+        limit = MAX_REQUEST_BYTES if is_known else MAX_FIRST_BYTES
         if not 0 < size <= limit:
             raise MalformedRequestError(
                 f"request of {size} bytes exceeds the limit of {limit} (is this a Kafka client?)"
             )
-        if size > LARGE_REQUEST_BYTES:
-            async with asyncio.timeout(TRANSFER_SECONDS):
+        if size > limits.large_request_bytes:
+            async with asyncio.timeout(limits.transfer_seconds):
                 await self.context.quotas.reserve_large_request(stack, self.address)
-        async with asyncio.timeout(TRANSFER_SECONDS if is_known else self._handshake_seconds):
+        async with asyncio.timeout(limits.transfer_seconds if is_known else self._handshake_seconds):
             return await self.reader.readexactly(size)
 
     async def _handle(self, header: Header, data: bytes) -> ApiMessage:
@@ -343,7 +327,6 @@ class ClientConnection:
             self.address,
             header.client_id,
             self.binding.listener,
-            self._sasl.is_verified,
         )
         submit = self.context.handler.submit
         pending: Future[ApiMessage] = self._charge(submit, caller, header.api_key, header.version, request)
@@ -373,20 +356,17 @@ class ClientConnection:
                 raise
             self.writer.write(encode_response(header, failed_response(header.version)))
             with suppress(OSError, TimeoutError):
-                async with asyncio.timeout(TRANSFER_SECONDS):
+                async with asyncio.timeout(self.context.limits.transfer_seconds):
                     await self.writer.drain()
             self.writer.close()
             raise
-        if not self._sasl.is_verified:
-            await asyncio.sleep(REFUSAL_SECONDS)
         if self._sasl.principal is not None:
             self._set_principal(self._sasl.principal)
         return response
 
     def _set_principal(self, principal: str) -> None:
         self.principal = principal
-        if self._sasl.is_verified:
-            self.context.quotas.authenticated(self)
+        self.context.quotas.authenticated(self)
         _LOG.debug("surveyor: %s is authenticated as %s", self.address, principal)
 
 

@@ -12,17 +12,8 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from jobs.adapters.request_server.limits import ServerLimits
 from jobs.core.logs import module_logger
-
-MAX_CONNECTIONS: Final = 2000
-MAX_CONNECTIONS_PER_ADDRESS: Final = 1000
-"""Maximum numbers of connections; for a further one the connection that has been idle longest is closed.
-
-That is what Kafka does on the brokers' listener (`max.connections`, `Selector.lowestPriorityChannel`).
-"""
-
-MAX_UNAUTHENTICATED_CONNECTIONS: Final = 200
-"""Maximum number of unauthenticated connections; for a new one the oldest of the address that has most is closed."""
 
 FEW_CONNECTIONS: Final = 200
 """Number of connections below which brokers may take turns; it is reported at the start."""
@@ -82,10 +73,10 @@ class OpenConnection(Protocol):
         """Close the connection at once."""
 
 
-def raise_max_files() -> int:
+def raise_max_files(max_connections: int) -> int:
     """Raise the limit of open files as far as this process may; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = MAX_CONNECTIONS * FILES_PER_CONNECTION + RESERVED_FILES
+    needed = max_connections * FILES_PER_CONNECTION + RESERVED_FILES
     if soft >= needed or soft == resource.RLIM_INFINITY:
         return needed
     raised = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
@@ -99,7 +90,8 @@ class ConnectionQuotas:
     """The open connections, and the memory that large requests have reserved."""
 
     warnings: ClientWarnings
-    max_files: int = MAX_CONNECTIONS * FILES_PER_CONNECTION + RESERVED_FILES
+    limits: ServerLimits
+    max_files: int | None = None
     """Limit of open files of this process."""
     share: float = 1.0
     """Share of the connections that is counted here."""
@@ -118,10 +110,10 @@ class ConnectionQuotas:
     def make_room(self, address: str) -> bool:
         """Return whether a connection of an address may be opened; close another one if there are too many.
 
-        That is one of the same address, or of the address that has most. A connection with a request in flight is
-        closed only for another address.
+        A connection of the same address is closed, or of the address with most connections. If a request is in flight,
+        it is closed only for another address.
         """
-        if self._count_by_address[address] >= MAX_CONNECTIONS_PER_ADDRESS:
+        if self._count_by_address[address] >= self.limits.max_connections_per_address:
             crowded = address
         elif self._count_by_address.total() >= self.max_connections:
             crowded = self._count_by_address.most_common(1)[0][0]
@@ -141,12 +133,14 @@ class ConnectionQuotas:
     @property
     def max_connections(self) -> int:
         """Return how many connections may be open, by the limit of open files too."""
-        of_files = (self.max_files - RESERVED_FILES) // FILES_PER_CONNECTION
-        return max(1, int(min(MAX_CONNECTIONS, of_files) * self.share))
+        most = self.limits.max_connections
+        if self.max_files is not None:
+            most = min(most, (self.max_files - RESERVED_FILES) // FILES_PER_CONNECTION)
+        return max(1, int(most * self.share))
 
     def opened(self, connection: OpenConnection) -> None:
         """Count a new connection, which is unauthenticated; close another one if there are too many of these."""
-        if len(self._unauthenticated) >= MAX_UNAUTHENTICATED_CONNECTIONS:
+        if len(self._unauthenticated) >= self.limits.max_unauthenticated_connections:
             addresses = Counter([connection.address, *(other.address for other in self._unauthenticated)])
             [(crowded, _)] = addresses.most_common(1)
             self._close(min(self._unauthenticated, key=lambda other: (other.address != crowded, other.opened_at)))

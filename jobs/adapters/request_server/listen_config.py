@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.request_server.api_handler import ServerListener
-from jobs.adapters.request_server.sasl_mechanisms import CLIENT_MECHANISMS, MECHANISMS, PLAIN
+from jobs.adapters.request_server.sasl_mechanisms import MECHANISMS, PLAIN
 from jobs.core.addresses import parse_address
 from jobs.core.errors import UsageError
 from jobs.core.properties import (
@@ -89,11 +89,7 @@ class Security:
     principals: frozenset[str] = frozenset()
     """The brokers' principals; a PLAINTEXT listener accepts all."""
     is_for_clients: bool = False
-    """Whether all clients that log in are accepted, as brokers do.
-
-    A user of PLAIN whose password is not known here is accepted, too, and not verified: nothing is carried out for it.
-    Nor is it for a client of OAUTHBEARER, whose token is never verified.
-    """
+    """Whether all clients that log in are accepted, as brokers do."""
 
 
 def listener_key(listener: str, key: str) -> str:
@@ -206,9 +202,7 @@ def _brokers_security(file: Path | None, values: Mapping[str, str], secured: fro
             f"{OPTION} {file}: {CLIENT_AUTH} must be required with SSL, because only a certificate identifies the "
             "client"
         )
-    mechanisms = _mechanisms(file, values, MECHANISMS) if any(name.startswith("SASL") for name in secured) else ()
-    if PLAIN in mechanisms and not passwords:
-        raise UsageError(f"{OPTION} {file}: PLAIN needs the brokers' user, {PASSWORD_PREFIX}NAME{PASSWORD_SUFFIX}")
+    mechanisms = _mechanisms(file, values, passwords) if any(name.startswith("SASL") for name in secured) else ()
     tls = _tls(file, values, client_auth) if any(name.endswith("SSL") for name in secured) else None
     return Security(tls, client_auth, mechanisms, passwords, principals)
 
@@ -216,11 +210,12 @@ def _brokers_security(file: Path | None, values: Mapping[str, str], secured: fro
 def _clients_security(file: Path | None, values: Mapping[str, str], protocol: str) -> Security:
     """Return how the clients of a listener log in, by its values without their prefix."""
     client_auth = values.get(CLIENT_AUTH, "required" if protocol == "SSL" else "none")
+    passwords = _passwords(values)
     return Security(
         _tls(file, values, client_auth) if protocol.endswith("SSL") else None,
         client_auth,
-        _mechanisms(file, values, CLIENT_MECHANISMS) if protocol.startswith("SASL") else (),
-        _passwords(values),
+        _mechanisms(file, values, passwords) if protocol.startswith("SASL") else (),
+        passwords,
         is_for_clients=True,
     )
 
@@ -229,7 +224,7 @@ def _listener_values(file: Path | None, values: Mapping[str, str], listener: str
     """Return the values of a listener without its prefix, and the values of the file that it shares with brokers.
 
     It shares certificate and authorities, unless it has its own, and the mechanisms. It has its own security protocol,
-    users, and `ssl.client.auth`, so that no client is accepted that is not meant.
+    users, and `ssl.client.auth`, so that it accepts only the clients configured for it.
     """
     prefix = listener_key(listener, "")
     own = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
@@ -324,12 +319,16 @@ def _tls(file: Path | None, values: Mapping[str, str], client_auth: str) -> ssl.
     return context
 
 
-def _mechanisms(file: Path | None, values: Mapping[str, str], known: Sequence[str]) -> tuple[str, ...]:
+def _mechanisms(file: Path | None, values: Mapping[str, str], passwords: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the enabled mechanisms; raise UsageError for logins that cannot be verified here."""
     names = tuple(name.strip() for name in values.get(ENABLED_MECHANISMS, "").split(",") if name.strip())
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in MECHANISMS]
     if unknown or not names:
         raise UsageError(
             f"{OPTION} {file}: {ENABLED_MECHANISMS} is {values.get(ENABLED_MECHANISMS)!r}; it is one or more of "
-            f"{', '.join(known)}, separated by commas"
+            f"{', '.join(MECHANISMS)}, separated by commas. Other logins cannot be verified here: their clients use "
+            "the brokers, and `surveyor plan` and `surveyor commit` replace their admin tools"
         )
+    if PLAIN in names and not passwords:
+        raise UsageError(f"{OPTION} {file}: PLAIN needs the users to verify, {PASSWORD_PREFIX}NAME{PASSWORD_SUFFIX}")
     return names

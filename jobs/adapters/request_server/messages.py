@@ -14,15 +14,12 @@ from functools import cache
 from struct import pack, unpack_from
 from typing import Any, Final, NamedTuple
 
-from jobs.adapters.kio_imports import (
-    EntityType,
-    ErrorCode,
-    api_key_map,
-    entity_reader,
-    entity_writer,
-    i32Timedelta,
-    schema_name_map,
-)
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+from kio.static.primitive import i32Timedelta
+
 from jobs.adapters.request_server.api_handler import ApiMessage
 
 API_VERSIONS: Final = 18

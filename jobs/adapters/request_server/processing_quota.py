@@ -13,11 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-MAX_SHARE: Final = 0.2
-"""Share of the thread's time for one address."""
-
-BURST_SECONDS: Final = 3.0
-"""Seconds of the thread's time that an address may use at once: AlterPartition of some 100,000 partitions."""
+from jobs.adapters.request_server.limits import ServerLimits
 
 MAX_ADDRESSES: Final = 2000
 """Number of addresses after which those that have used nothing lately are forgotten."""
@@ -29,6 +25,7 @@ T = TypeVar("T")
 class ProcessingQuota:
     """The time that each address has used; all methods are called in the server's thread."""
 
+    limits: ServerLimits
     _free_at: dict[str, float] = field(default_factory=dict)
     """When an address has waited for all that it has used."""
     _turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
@@ -55,10 +52,11 @@ class ProcessingQuota:
         now = time.monotonic()
         if len(self._free_at) > MAX_ADDRESSES:
             self._forget(now)
-        self._free_at[address] = max(now, self._free_at.get(address, now)) + seconds / MAX_SHARE
+        self._free_at[address] = max(now, self._free_at.get(address, now)) + seconds / self.limits.max_share
 
     def _delay(self, address: str) -> float:
-        return self._free_at.get(address, 0.0) - BURST_SECONDS / MAX_SHARE - time.monotonic()
+        burst = self.limits.burst_seconds / self.limits.max_share
+        return self._free_at.get(address, 0.0) - burst - time.monotonic()
 
     def _forget(self, now: float) -> None:
         self._free_at = {address: at for address, at in self._free_at.items() if at > now}

@@ -8,7 +8,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.kio_imports import ErrorCode, SaslHandshakeResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
+
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.listen_config import OPTION, PRINCIPALS, Security
 from jobs.adapters.request_server.messages import SASL_AUTHENTICATE, MalformedRequestError, response_entity
@@ -63,8 +65,6 @@ class SaslAuthenticator:
     executor: Executor
     principal: str | None = None
     """Principal of the authenticated client; None until then."""
-    is_verified: bool = True
-    """Whether its password is known to be right."""
     _exchange: SaslExchange | None = None
     _refusal: str = "its credentials are wrong"
 
@@ -85,7 +85,6 @@ class SaslAuthenticator:
             request.mechanism,
             self.security.passwords,
             self._client_credential if self.security.is_for_clients else self._broker_credential,
-            accepts_unknown=self.security.is_for_clients,
         )
         return SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=mechanisms)
 
@@ -105,7 +104,7 @@ class SaslAuthenticator:
         if exchange.user is not None:
             principal = f"User:{exchange.user}"
             require_allowed(self.security, principal)
-            self.principal, self.is_verified, self._exchange = principal, exchange.is_verified, None
+            self.principal, self._exchange = principal, None
         return authenticate_response(version, 0, None, data)
 
     def _broker_credential(self, user: str, mechanism: str) -> ScramCredential | None:

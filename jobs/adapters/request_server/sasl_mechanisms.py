@@ -1,12 +1,11 @@
-"""The server's half of SASL: PLAIN by a list of users, SCRAM by stored keys, OAUTHBEARER without verification.
+"""The server's half of SASL: PLAIN by a list of users, SCRAM by stored keys.
 
-Corresponds to `SaslServerAuthenticator`, `PlainSaslServer`, `ScramSaslServer` and `OAuthBearerSaslServer`. A refusal
-never reveals whether the user or the password is wrong.
+Corresponds to `SaslServerAuthenticator`, `PlainSaslServer` and `ScramSaslServer`. A refusal never reveals whether the
+user or the password is wrong.
 """
 
 import hashlib
 import hmac
-import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,13 +15,7 @@ from scramp import ScramException, ScramMechanism
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, *SCRAM)
-CLIENT_MECHANISMS: Final = (*MECHANISMS, OAUTHBEARER)
-"""Mechanisms at a listener of clients."""
-
-_TOKEN: Final = re.compile(rb"n,[^,]*,\x01(?:[^\x01]*\x01)*?auth=bearer [^\x01]+\x01.*", re.DOTALL | re.IGNORECASE)
-"""The message of a client with a token (`OAuthBearerClientInitialResponse`)."""
 
 _ITERATIONS: Final = 4096
 _SALT_BYTES: Final = 32
@@ -51,8 +44,6 @@ class SaslExchange(Protocol):
 
     user: str | None
     """Name of the authenticated user; None until then."""
-    is_verified: bool
-    """Whether the password is known to be right."""
 
     def respond(self, message: bytes) -> bytes:
         """Return the answer to a message; raise RefusedCredentialsError if the client is refused."""
@@ -63,10 +54,7 @@ class PlainExchange:
     """PLAIN (RFC 4616): one message with user and password."""
 
     passwords: Mapping[str, str] = field(repr=False)
-    accepts_unknown: bool = False
-    """Whether a user whose password is unknown here is accepted, and not verified."""
     user: str | None = None
-    is_verified: bool = True
 
     def respond(self, message: bytes) -> bytes:
         try:
@@ -78,9 +66,7 @@ class PlainExchange:
         given, stored = password.encode(), (secrets.token_hex() if expected is None else expected).encode()
         is_right = hmac.compare_digest(hashlib.sha256(given).digest(), hashlib.sha256(stored).digest())
         if expected is None or not is_right or authorization not in {"", name}:
-            if not self.accepts_unknown:
-                raise RefusedCredentialsError
-            self.is_verified = False
+            raise RefusedCredentialsError
         self.user = name
         return b""
 
@@ -92,7 +78,6 @@ class ScramExchange:
     mechanism: str
     credentials: Credentials
     user: str | None = None
-    is_verified: bool = True
     _server: Any = None
     _name: str | None = None
     _is_known: bool = False
@@ -130,30 +115,8 @@ class ScramExchange:
         return known.salt, known.stored_key, known.server_key, known.iterations
 
 
-@dataclass(slots=True)
-class TokenExchange:
-    """OAUTHBEARER (RFC 7628): one message with a token, which only brokers can verify.
-
-    Any token is accepted, as a user of PLAIN whose password is unknown here is: an error in the answer would end a
-    producer or a consumer, and without an answer an admin client would time out.
-    """
-
-    user: str | None = None
-    is_verified: bool = False
-
-    def respond(self, message: bytes) -> bytes:
-        if _TOKEN.fullmatch(message) is None:
-            raise RefusedCredentialsError
-        self.user = "UNVERIFIED"
-        return b""
-
-
-def exchange_of(
-    mechanism: str, passwords: Mapping[str, str], credentials: Credentials, *, accepts_unknown: bool = False
-) -> SaslExchange:
+def exchange_of(mechanism: str, passwords: Mapping[str, str], credentials: Credentials) -> SaslExchange:
     """Begin an authentication by a mechanism."""
     if mechanism == PLAIN:
-        return PlainExchange(passwords, accepts_unknown)
-    if mechanism == OAUTHBEARER:
-        return TokenExchange()
+        return PlainExchange(passwords)
     return ScramExchange(mechanism, credentials)

@@ -20,6 +20,7 @@ from jobs.adapters.request_server.connection_quotas import (
     ConnectionQuotas,
     raise_max_files,
 )
+from jobs.adapters.request_server.limits import ServerLimits
 from jobs.adapters.request_server.listen_config import Binding, ListenConfig
 from jobs.adapters.request_server.messages import MalformedRequestError
 from jobs.adapters.request_server.processing_quota import ProcessingQuota
@@ -44,6 +45,7 @@ class RequestServer:
     handler: ApiHandler
     credentials: Credentials = lambda _user, _mechanism: None
     """Credentials for SCRAM; called in separate threads."""
+    limits: ServerLimits = field(default_factory=ServerLimits)
     endpoints: list[Endpoint] = field(default_factory=list)
     """Announced to brokers: listener, security protocol and advertised address of each binding, once it listens.
 
@@ -68,13 +70,15 @@ class RequestServer:
         return self._for_brokers.quotas
 
     def _context(self, share: float) -> ConnectionContext:
-        quotas = ConnectionQuotas(self.warnings, share=share)
+        quotas = ConnectionQuotas(self.warnings, self.limits, share=share)
         executor = ThreadPoolExecutor(_CREDENTIAL_THREADS, thread_name_prefix="credentials")
-        return ConnectionContext(self.handler, self.credentials, quotas, ProcessingQuota(), executor)
+        return ConnectionContext(
+            self.handler, self.credentials, self.limits, quotas, ProcessingQuota(self.limits), executor
+        )
 
     def start(self) -> None:
         """Listen; raise UsageError if an address cannot be bound."""
-        max_files = raise_max_files()
+        max_files = raise_max_files(self.limits.max_connections)
         for context in (self._for_brokers, self._for_clients):
             context.quotas.max_files = max_files
         if (most := self.quotas.max_connections) < FEW_CONNECTIONS:

@@ -46,7 +46,7 @@ from jobs.adapters.sources.interface import (
     Rows,
 )
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.core.option_places import BOOTSTRAP_SERVERS, place_of
+from jobs.core.option_places import BOOTSTRAP_SERVERS, option_name
 from schemas.broker_configs import AUTHORIZER, DEFAULT_ENTITY
 from schemas.enums import METADATA_TOPIC
 from schemas.metadata_names import IN_KRAFT
@@ -174,7 +174,7 @@ class KRaftSource:
     def read_again(self, shares: "Shares", torn: Collection[str]) -> Rows | None:
         """Read topics once more that are `torn`, or whose reassignments have changed since; None if there are none.
 
-        `torn` of the result has all of them, also those that no longer exist.
+        `torn` of the result has all these topics, also deleted ones.
         """
         started = time.perf_counter()
 
@@ -223,10 +223,10 @@ class KRaftSource:
         return self._settings.get("security_protocol", "PLAINTEXT")
 
     def _read(self, read: Callable[[BrokerSession], T]) -> T:
-        """Return what `read` returns for a broker that knows all that was committed before this call.
+        """Return the result of `read` for a broker that knows everything committed before this call.
 
-        If no broker at the given addresses catches up in time, one is read that has not; like one without contact to
-        the quorum's leader, it leaves unknown what may have changed.
+        If no broker at the given addresses catches up in time, a broker that lags behind is read. Like a broker without
+        contact to the quorum's leader, it reports as unknown whatever may have changed.
         """
 
         def read_current(session: BrokerSession) -> T:
@@ -317,7 +317,7 @@ def bootstrap_addresses(text: str) -> list[str]:
         address for address in addresses if not address.rpartition(":")[0] or not address.rpartition(":")[2].isdigit()
     ]
     if wrong or not addresses:
-        raise UsageError(f"{place_of(BOOTSTRAP_SERVERS)} is {text!r}; expected HOST:PORT[,...] of brokers")
+        raise UsageError(f"{option_name(BOOTSTRAP_SERVERS)} is {text!r}; expected HOST:PORT[,...] of brokers")
     return addresses
 
 
@@ -360,7 +360,7 @@ _OF_BROKER: Final = 2
 
 def _with_columns(partitions: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return these columns of PARTITIONS; those that KRaft does not have are null."""
-    schema = pa.schema([schema_of("partitions").field(name) for name in columns])
+    schema = schema_of("partitions", *columns)
     present = set(partitions.column_names)
     arrays = [
         partitions[field.name] if field.name in present else pa.nulls(partitions.num_rows, field.type)

@@ -146,7 +146,7 @@ def _read_topics(
     client: KazooClient, topic: str | None, columns: Sequence[str]
 ) -> tuple[dict[str, TopicOverrides], pa.Table, list[QuarantinedZnode]]:
     """Read the configs and partitions of topics, and the rows of QUARANTINE."""
-    schema = pa.schema([schema_of("partitions").field(name) for name in columns])
+    schema = schema_of("partitions", *columns)
     configs: dict[str, TopicOverrides] = {}
     tables, quarantine = [schema.empty_table()], list[QuarantinedZnode]()
     names = [name for name in children(client, TOPICS) or [] if topic in {None, name}]

@@ -2,7 +2,7 @@
 
 Sail has no authentication, so a process that reaches its port can run code as this user. The port serves this process
 only: once its connection is open, the kernel drops every packet that arrives at the listening socket, and any other
-connection ends the command. Restrictions of the engine are in docs/engine.md.
+connection ends the command. Restrictions of the engine are in docs/architecture.md.
 """
 
 import atexit

@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
 from jobs.core.migration_signs import MADE_BY_HAND, UNDECODABLE
-from jobs.core.option_places import ZOOKEEPER, place_of
+from jobs.core.option_places import ZOOKEEPER, option_name
 from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decode_failures import ignored_reassignment, impact_of
@@ -103,7 +103,7 @@ class ClusterState:
     @property
     def live(self) -> dict[int, int]:
         """Broker epochs of the registered brokers by broker id, including brokers whose data cannot be decoded."""
-        return {row.broker_id: row.czxid for row in self.brokers}
+        return {row.broker_id: row.zk_broker_epoch for row in self.brokers}
 
     @property
     def deleting(self) -> frozenset[str]:
@@ -168,7 +168,7 @@ def read_cluster(client: KazooClient) -> ClusterState:
     if names is None:
         raise UnreadableError(
             f"{BROKER_IDS} does not exist at {servers_of(client)}{client.chroot}: no Kafka cluster keeps its metadata "
-            f"there; check the chroot in {place_of(ZOOKEEPER)}, HOST:PORT[,...][/chroot]",
+            f"there; check the chroot in {option_name(ZOOKEEPER)}, HOST:PORT[,...][/chroot]",
         )
     quarantine = _Quarantine()
     state = _read_controller(client, quarantine)

@@ -34,7 +34,7 @@ from jobs.adapters.kerberos.login import KerberosError, KerberosLogin
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options, login_in
 from jobs.core.errors import NoAnswerError, SurveyorError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
-from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, place_of, value_at
+from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, option_name, value_at
 from jobs.core.signals import uninterruptible
 from schemas.znode_paths import TOPICS
 
@@ -260,13 +260,13 @@ def _not_connected(endpoint: ZooKeeperEndpoint, timeout: float) -> str:
     unknown = _unresolvable_hosts(endpoint.hosts)
     if unknown:
         reason = f"cannot resolve host name {unknown[0]!r}: "
-        return f"{none}{reason}check {place_of(ZOOKEEPER)}, HOST:PORT[,...][/chroot], and this machine's DNS"
+        return f"{none}{reason}check {option_name(ZOOKEEPER)}, HOST:PORT[,...][/chroot], and this machine's DNS"
     how = (
         f"whether {value_at(ZOOKEEPER_CONFIG, config)} fits the server"
         if config
-        else f"whether it requires TLS ({place_of(ZOOKEEPER_CONFIG)})"
+        else f"whether it requires TLS ({option_name(ZOOKEEPER_CONFIG)})"
     )
-    return f"{none}check {place_of(ZOOKEEPER)}, HOST:PORT[,...][/chroot], that the server runs, and {how}"
+    return f"{none}check {option_name(ZOOKEEPER)}, HOST:PORT[,...][/chroot], that the server runs, and {how}"
 
 
 def _rotated(hosts: str, first: int) -> str:
@@ -339,8 +339,8 @@ def forbidden(act: str) -> str:
 --zookeeper-config, or let the ACL (of the parent, for create and delete) allow it to this host
     """
     return (
-        f"an ACL denies Surveyor permission to {act} (NoAuth): name the brokers' user in {place_of(ZOOKEEPER_CONFIG)}, "
-        "or let the ACL (of the parent, for create and delete) allow it to this host"
+        f"an ACL denies Surveyor permission to {act} (NoAuth): name the brokers' user in "
+        f"{option_name(ZOOKEEPER_CONFIG)}, or let the ACL (of the parent, for create and delete) allow it to this host"
     )
 
 
@@ -391,6 +391,6 @@ def kafka_acl(client: KazooClient) -> list[ACL] | None:
     if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED_DIGEST_SUFFIX) for acl in acls):
         raise SurveyorError(
             f"the ACL of {_ACL_SOURCE} is hidden from Surveyor, so brokers could not write the znodes that Surveyor "
-            f"creates: name the brokers' user in {place_of(ZOOKEEPER_CONFIG)}; nothing was written",
+            f"creates: name the brokers' user in {option_name(ZOOKEEPER_CONFIG)}; nothing was written",
         )
     return list(acls)

@@ -35,7 +35,6 @@ from jobs.core.errors import FencedError, RefusedError, SurveyorError, Unreadabl
 from jobs.core.migration_signs import refuse_migration
 from jobs.core.option_places import conf_section
 from jobs.core.signals import is_interrupted
-from schemas import reasons
 from schemas.enums import NO_CONTROLLER
 from schemas.znode_codecs import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 from schemas.znode_json import LAST_EPOCH
@@ -163,8 +162,8 @@ class Controllership:
     def stop_reason(self, max_hold: float) -> str | None:
         """Return why no further writes may start, None while `max_hold` seconds are not over and no signal came."""
         if is_interrupted():
-            return reasons.INTERRUPTED_BEFORE.render()
-        return reasons.OVER_MAX_HOLD.render(seconds=f"{max_hold:g}") if self.held() > max_hold else None
+            return "interrupted before it"
+        return f"--max-hold {max_hold:g}s is over" if self.held() > max_hold else None
 
 
 def check_registered(broker: int) -> list[Op]:

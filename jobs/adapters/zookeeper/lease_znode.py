@@ -30,7 +30,7 @@ from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.adapters.zookeeper.endpoint import acl_id
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
-from jobs.core.option_places import ZOOKEEPER_CONFIG, conf_section, place_of, value_at
+from jobs.core.option_places import ZOOKEEPER_CONFIG, conf_section, option_name, value_at
 from schemas.lease_holder import (
     LeaseHolder,
     encode_holder,
@@ -67,7 +67,7 @@ class ZnodeLease:
     """The file that names our user, for messages."""
     session: int = 0
 
-    def take(self, timeout: float) -> None:
+    def acquire(self, timeout: float) -> None:
         """Take the lease, waiting for another holder; raise LeaseHeldError after `timeout` seconds."""
         if self.session:
             return
@@ -128,7 +128,7 @@ def leased(
     """Hold the lease; raise LeaseHeldError if another process keeps it for more than `timeout` seconds."""
     lease = ZnodeLease(client, holder, notify, config)
     try:
-        lease.take(timeout)
+        lease.acquire(timeout)
         yield lease
     finally:
         if client.connected:
@@ -184,7 +184,7 @@ def _denied(client: KazooClient, config: Path | None) -> LeaseRefusal:
     user = acl_id(config) or f"the user of {value_at(ZOOKEEPER_CONFIG, config)}"
     entry = f"an entry for {user} with the permissions cdr (create, delete, read)"
     if config is None:
-        remedy = f"name in {place_of(ZOOKEEPER_CONFIG)} a user that may write there"
+        remedy = f"name in {option_name(ZOOKEEPER_CONFIG)} a user that may write there"
     elif await_result(client.exists_async(_PARENT)) is None:
         remedy = f"ask an administrator to create {_PARENT}, with the brokers' ACL and {entry}"
     else:

@@ -242,7 +242,7 @@ def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False
 
 
 def read_permitted(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
-    """Read znodes as `read_many`; one that an ACL forbids reading has the data FORBIDDEN, which no decoder understands.
+    """Read znodes as `read_many`; where an ACL forbids reading, the data are FORBIDDEN, which every decoder rejects.
 
     A caller that writes a znode depending on its data must use `read_many`.
     """

@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.cluster import CONTROLLER
 from jobs.adapters.zookeeper.connection import Znode, await_result, children, read, sync, use_kafka_acl
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.core.errors import RefusedError
-from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of
+from jobs.core.option_places import ZOOKEEPER_CONFIG, option_name
 from schemas.lease_holder import LeaseHolder, decode_holder, encode_holder
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted
 from schemas.znode_codecs import MalformedZnodeError
@@ -79,7 +79,8 @@ def submit(client: KazooClient, plan_id: str, data: bytes) -> None:
     except NoAuthError:
         raise RefusedError(
             f"an ACL denies Surveyor permission to create {path_of(plan_id)} (NoAuth), by which a commit submits its "
-            f"plan to `surveyor control`: let {place_of(ZOOKEEPER_CONFIG)} name the user that runs `surveyor control`"
+            f"plan to `surveyor control`: let {option_name(ZOOKEEPER_CONFIG)} name the user that runs `surveyor "
+            "control`"
         ) from None
 
 

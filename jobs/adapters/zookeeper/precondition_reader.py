@@ -140,8 +140,8 @@ def _requested(request: Znode) -> Decoded[list[TopicPartition]]:
 def read_reassignments(client: KazooClient, moving: Targets | None = None) -> CurrentReassignments:
     """Read all reassignments that run or are requested.
 
-    `moving` has those that Kafka's controller lists; without it they are read from the topics, as controllers since
-    2.4 write them there.
+    `moving` has the reassignments that Kafka's controller lists. Without it they are read from the topics, where
+    controllers since 2.4 write them.
     """
     not_understood: list[str] = []
     if moving is None:

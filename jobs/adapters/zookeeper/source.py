@@ -174,9 +174,9 @@ def read_on_executors(spark: SparkSession, session: ZooKeeperSession, tasks: int
     """Read topics and partitions on executors, as rows of READ.
 
     The driver lists the topics by `session`; each task opens a separate session, because a session belongs to the
-    process that connected. This does not use the data source, which starts one Python process to be created in and
-    another to be split in, before an executor starts the one that reads. From Spark's start to the first znode that
-    takes 6 s, this way 3 s.
+    process that connected. This does not use the data source, which starts a Python process to create it and
+    another to split it, before an executor starts the reading process. Spark's start and the first znode then take 6 s
+    instead of 3 s.
     """
     endpoint = session.endpoint
     config = None if endpoint.config is None else endpoint.config.absolute()

@@ -31,7 +31,6 @@ from schemas.znode_codecs import (
     read_assignment,
     read_config,
 )
-from schemas.znode_json import LAST_EPOCH
 
 PARTITIONS_PER_CHUNK: Final = 50_000
 """Partitions in memory at a time; this bounds a reader's memory."""
@@ -59,8 +58,7 @@ class TopicRows:
 def latest_epoch_of_states(client: KazooClient) -> int:
     """Return the latest controller epoch that a state carries, or 0 if there is none.
 
-    The epoch counts even if the rest of a state cannot be decoded. LAST_EPOCH does not count: no controller can take a
-    later one, and only the partition with that state is blocked.
+    The epoch counts even if the rest of a state cannot be decoded.
     """
     names = children(client, TOPICS) or []
     folders = [f"{TOPICS}/{name}/partitions" for name in names]
@@ -69,8 +67,7 @@ def latest_epoch_of_states(client: KazooClient) -> int:
     paths = (state_path((name, number)) for name, numbers in numbered for number in numbers)
     latest = 0
     while chunk := list(islice(paths, PARTITIONS_PER_CHUNK)):
-        epochs = map(_controller_epoch, read_permitted(client, chunk, resume=True))
-        latest = max([latest, *(epoch for epoch in epochs if epoch < LAST_EPOCH)])
+        latest = max([latest, *map(_controller_epoch, read_permitted(client, chunk, resume=True))])
     return latest
 
 

@@ -9,11 +9,12 @@ asks another broker: an error in a response would be the result, and an API that
 from collections.abc import Mapping
 from typing import Final
 
-from jobs.adapters.kio_imports import api_key_map, schema_name_map
+from kio.schema.index import api_key_map, schema_name_map
+
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.admin_apis.requests import AdminApiContext
-from jobs.controller.controller_node import controller_node
+from jobs.controller.controller_endpoints import controller_node
 
 METADATA: Final = 3
 METADATA_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {METADATA: (1, 12)}

@@ -9,7 +9,6 @@ from typing import Final
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.admin_apis.requests import OK, AdminApiContext, AdminError, ApiError, error_fields
-from schemas import reasons
 
 LIST_GROUPS: Final = 16
 DESCRIBE_CONFIGS: Final = 32
@@ -24,8 +23,8 @@ _BROKER: Final = 4
 _DELETE: Final = 1
 """`AlterConfigOp.OpType`: reset to the default, which changes nothing if nothing is set."""
 
-_NO_SETTINGS: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_CONTROLLER_SETTINGS.render())
-_OTHER: Final = ApiError(AdminError.INVALID_REQUEST, reasons.OTHER_RESOURCES.render())
+_NO_SETTINGS: Final = ApiError(AdminError.POLICY_VIOLATION, "this is Surveyor, the controller; it has no settings")
+_OTHER: Final = ApiError(AdminError.INVALID_REQUEST, "ask about other resources without the controller's settings")
 
 
 def concerns_controller(controller_id: int, request: ApiMessage) -> bool:

@@ -30,6 +30,7 @@ from schemas.enums import RequestKind
 from schemas.partition_info import PartitionInfo
 from schemas.replica_assignment import difference, is_broker_list
 from schemas.rows import Key
+from schemas.text import join_ids
 from schemas.znode_codecs import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 
 ALTER_REASSIGNMENTS: Final = 45
@@ -85,12 +86,14 @@ def _refusal(api_context: AdminApiContext, key: Key, replicas: Sequence[int] | N
     if row is None or api_context.context.is_queued(key[0]):
         return NO_TOPIC
     if replicas is None:
-        none = ApiError(AdminError.NO_REASSIGNMENT_IN_PROGRESS, reasons.NOT_BEING_REASSIGNED.render())
+        none = ApiError(AdminError.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment of this partition is in progress")
         return None if row.is_being_reassigned or key in api_context.context.requested(RequestKind.REASSIGN) else none
     if not is_broker_list(replicas):
-        return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, reasons.NOT_BROKER_IDS.render(replicas=replicas))
+        return ApiError(
+            AdminError.INVALID_REPLICA_ASSIGNMENT, f"[{join_ids(replicas)}]: expected broker ids without duplicates"
+        )
     if dead := difference(replicas, {*api_context.context.live}):
-        message = reasons.BROKERS_NOT_ALIVE.render(dead=dead) + reasons.ALIVE_ARE.render(live=api_context.context.live)
+        message = reasons.BROKERS_NOT_ALIVE.render(dead=dead) + f"; alive are {join_ids(api_context.context.live)}"
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
     return None
 
@@ -122,7 +125,7 @@ def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], sec
         return in_znode.isdisjoint(waiting)
 
     api_context.await_cycle(is_taken, seconds)
-    waits = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.ADMIN_REQUEST_WAITS.render())
+    waits = ApiError(AdminError.REQUEST_TIMED_OUT, "the request waits; `surveyor status` shows for what")
     return {key: OK if is_begun(key) else waits for key in targets}
 
 
@@ -197,11 +200,11 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
         if requested_topics is None
         else [(requested.topic, number) for requested in requested_topics for number in requested.partitions]
     )
-    judge = _preferred_refusal if is_preferred else _unclean_refusal
+    check = _preferred_refusal if is_preferred else _unclean_refusal
     errors = dict[Key, ApiError]()
     due = list[Key]()
     for key in keys:
-        refusal = api_context.refusal or judge(
+        refusal = api_context.refusal or check(
             api_context.context.partitions.get(key), api_context.context.is_queued(key[0])
         )
         if refusal is None:
@@ -235,15 +238,18 @@ def _preferred_refusal(row: PartitionInfo | None, is_queued: bool) -> ApiError |
     if row is None or is_queued or not row.replicas:
         return NO_TOPIC
     is_led = row.leader == row.replicas[0]
-    return ApiError(AdminError.ELECTION_NOT_NEEDED, reasons.ELECTION_NOT_NEEDED.render()) if is_led else None
+    return ApiError(AdminError.ELECTION_NOT_NEEDED, "Leader election not needed.") if is_led else None
 
 
 def _unclean_refusal(row: PartitionInfo | None, is_queued: bool) -> ApiError | None:  # noqa: FBT001
     if row is None or is_queued:
         return NO_TOPIC
     if row.leader is not None and row.leader >= 0:
-        return ApiError(AdminError.ELECTION_NOT_NEEDED, reasons.LED_ALREADY.render())
-    return ApiError(AdminError.ELIGIBLE_LEADERS_NOT_AVAILABLE, reasons.RECOVER_INSTEAD.render())
+        return ApiError(AdminError.ELECTION_NOT_NEEDED, "it has a leader")
+    return ApiError(
+        AdminError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        "an unclean election may lose acknowledged records: `surveyor plan recover` shows the evidence first",
+    )
 
 
 def _elect(api_context: AdminApiContext, due: Sequence[Key], seconds: float) -> dict[Key, ApiError]:
@@ -259,7 +265,9 @@ def _elect(api_context: AdminApiContext, due: Sequence[Key], seconds: float) -> 
     was_made: Callable[[], bool] = lambda: all(map(is_led, due)) or not _is_election_requested(api_context)  # noqa: E731
     if not api_context.await_cycle(was_made, seconds):
         return {key: OK if is_led(key) else TIMED_OUT for key in due}
-    unavailable = ApiError(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, reasons.PREFERRED_UNAVAILABLE.render())
+    unavailable = ApiError(
+        AdminError.PREFERRED_LEADER_NOT_AVAILABLE, "the preferred replica is not live or not in sync"
+    )
     return {key: OK if is_led(key) else unavailable for key in due}
 
 

@@ -13,14 +13,14 @@ from enum import IntEnum
 from threading import Event, Semaphore
 from typing import Any, Final, NamedTuple
 
-from jobs.adapters.kio_imports import ErrorCode
+from kio.schema.errors import ErrorCode
+
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Op
 from jobs.controller.context import ControllerContext
 from jobs.core.errors import SurveyorError
 from jobs.execution.batch.topic_znodes import too_large
-from schemas import reasons
-from schemas.broker_protocol import Protocol
+from schemas.inter_broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 from schemas.znode_codecs import Endpoint
 
@@ -74,9 +74,12 @@ class ApiError(NamedTuple):
 
 
 OK: Final = ApiError()
-NO_TOPIC: Final = ApiError(AdminError.UNKNOWN_TOPIC_OR_PARTITION, reasons.NOT_HOSTED.render())
-TIMED_OUT: Final = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.NOT_COMPLETE_IN_TIME.render())
-CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.ZNODE_CHANGED.render())
+NO_TOPIC: Final = ApiError(AdminError.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+TIMED_OUT: Final = ApiError(
+    AdminError.REQUEST_TIMED_OUT,
+    "not complete in time; Surveyor continues with it, and `surveyor status` shows what it waits for",
+)
+CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, "its znode changed during each attempt to write it; ask again")
 
 
 class RefusedRequestError(Exception):
@@ -125,7 +128,7 @@ class AdminApiContext:
     def write(self, ops: Sequence[Op]) -> ApiError | None:
         """Write under the fence; return why not, None if it was written.
 
-        What does not fit into a request of ZooKeeper is not sent: ZooKeeper would close our connection.
+        A multi above ZooKeeper's limit for requests is not sent: ZooKeeper would close our connection.
         """
         failure = too_large(ops) or self.control.commit(ops)
         if failure is None:

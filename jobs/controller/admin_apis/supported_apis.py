@@ -37,7 +37,7 @@ from jobs.controller.admin_apis.topics import (
     create_topics,
     delete_topics,
 )
-from schemas import reasons
+from schemas.broker_configs import AUTHORIZER
 from schemas.znode_json import PLAINTEXT
 
 ALTER_SCRAM_USERS: Final = 51
@@ -64,8 +64,16 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     UPDATE_FEATURES: (0, 1),
 }
 
-_NO_SCRAM: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_SCRAM_CHANGES.render())
-_NO_FEATURES: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_FEATURES.render())
+_NO_SCRAM: Final = ApiError(
+    AdminError.POLICY_VIOLATION,
+    (
+        "Surveyor is the controller, and does not change users. Stop it for that time, or change them "
+        "with `kafka-configs --zookeeper`"
+    ),
+)
+_NO_FEATURES: Final = ApiError(
+    AdminError.POLICY_VIOLATION, "Surveyor is the controller, and finalizes no features; brokers of ZooKeeper have none"
+)
 
 
 COMMANDS: Final[Mapping[int, str]] = {
@@ -93,20 +101,18 @@ def refusal_of(api: int, caller: Caller, authorizer: str | None, *, is_served: b
     if reason is None:
         return None
     error = AdminError.CLUSTER_AUTHORIZATION_FAILED if api == LIST_REASSIGNMENTS else AdminError.POLICY_VIOLATION
-    return ApiError(error, reasons.USE_COMMAND.render(reason=reason, command=COMMANDS[api]))
+    return ApiError(error, f"Surveyor is the controller, and {reason}: use `surveyor {COMMANDS[api]}`")
 
 
 def _reason_to_refuse(caller: Caller, authorizer: str | None, *, is_served: bool) -> str | None:
     if caller.protocol != PLAINTEXT and caller.clients_of is None:
-        return reasons.SERVES_BROKERS_ONLY.render(protocol=caller.protocol)
+        return f"at a listener with {caller.protocol} it serves brokers only"
     if authorizer != "":
         if authorizer is None:
-            return reasons.AUTHORIZER_UNKNOWN.render()
-        return reasons.AUTHORIZER_UNASKED.render(authorizer=authorizer)
-    if not caller.is_verified:
-        return reasons.LOGIN_UNVERIFIED.render()
+            return "it cannot ask the brokers' authorizer (no broker has reported whether it has one)"
+        return f"it cannot ask the brokers' authorizer ({AUTHORIZER}={authorizer})"
     if not is_served:
-        return reasons.SERVES_NO_CLIENTS.render()
+        return "it serves no clients at this address now, because of the security settings of brokers (see its log)"
     return None
 
 

@@ -36,6 +36,7 @@ from schemas.broker_configs import CREATE_POLICY
 from schemas.enums import METADATA_TOPIC
 from schemas.replica_assignment import is_being_reassigned
 from schemas.rows import Key
+from schemas.text import join_ids
 from schemas.topic_configs import DELETION_ENABLED, boolean, config_name_faults, conflicts, value_faults
 from schemas.znode_codecs import (
     Assignment,
@@ -93,7 +94,7 @@ def create_topics(api_context: AdminApiContext, version: int, request: ApiMessag
 
 def _refuse_repeated(name: str, count: int) -> None:
     if count > 1:
-        raise RefusedRequestError(AdminError.INVALID_REQUEST, reasons.TOPIC_NAMED_TWICE.render(topic=name, times=count))
+        raise RefusedRequestError(AdminError.INVALID_REQUEST, f"{name} is named {count} times")
 
 
 def _creation_result(version: int, name: str, error: ApiError, made: Assignment | None) -> ApiMessage:
@@ -130,7 +131,10 @@ def _create(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     _refuse_name(api_context, topic.name)
     policy = api_context.config(CREATE_POLICY, "")
     if policy:
-        raise RefusedRequestError(AdminError.POLICY_VIOLATION, reasons.POLICY_UNASKED.render(policy=policy))
+        raise RefusedRequestError(
+            AdminError.POLICY_VIOLATION,
+            f"{CREATE_POLICY} is {policy}, which only brokers can ask: use `surveyor plan assign`",
+        )
     config = {config.name: config.value for config in topic.configs}
     _refuse_config(config)
     partitions = (
@@ -156,20 +160,21 @@ def _refuse_name(api_context: AdminApiContext, name: str) -> None:
     except ValueError as error:
         raise RefusedRequestError(AdminError.INVALID_TOPIC, str(error)) from None
     if name == METADATA_TOPIC:
-        raise RefusedRequestError(AdminError.TOPIC_AUTHORIZATION_FAILED, reasons.METADATA_LOG.render(topic=name))
+        raise RefusedRequestError(AdminError.TOPIC_AUTHORIZATION_FAILED, f"{name} is KRaft's own log")
     if name in api_context.context.topics:
-        is_queued = api_context.context.is_queued(name)
-        exists = reasons.QUEUED_TOPIC_EXISTS if is_queued else reasons.TOPIC_EXISTS
-        raise RefusedRequestError(AdminError.TOPIC_ALREADY_EXISTS, exists.render(topic=name))
+        queued = " and is queued for deletion" if api_context.context.is_queued(name) else ""
+        raise RefusedRequestError(AdminError.TOPIC_ALREADY_EXISTS, f"topic {name} exists{queued}")
     metric = metric_name(name)
     alike = [other for other in [*api_context.context.topics] if metric_name(other) == metric]
     if alike:
-        raise RefusedRequestError(AdminError.INVALID_TOPIC, reasons.TOPIC_COLLIDES.render(topic=name, other=alike[0]))
+        raise RefusedRequestError(
+            AdminError.INVALID_TOPIC, f"topic {name} collides with {alike[0]}: '.' and '_' are one in metric names"
+        )
 
 
 def _refuse_config(config: Mapping[str, str | None]) -> None:
     values = {name: value for name, value in config.items() if value is not None}
-    nulls = [reasons.NULL_VALUE.render(name=name) for name, value in config.items() if value is None]
+    nulls = [f"{name}: null is not allowed" for name, value in config.items() if value is None]
     faults = [*nulls, *config_name_faults(config), *value_faults(values), *conflicts(values)]
     if faults:
         raise RefusedRequestError(AdminError.INVALID_CONFIG, "; ".join(faults))
@@ -182,7 +187,7 @@ def _placed(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     factor = topic.replication_factor
     factor = int(api_context.config("default.replication.factor", "1")) if factor == _DEFAULT else factor
     if count <= 0:
-        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, reasons.NO_PARTITIONS.render(count=count))
+        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{count} partitions: at least 1 is needed")
     _refuse_too_many(count, remaining_partitions)
     racks = _racks(api_context)
     _refuse_factor(factor, racks)
@@ -192,7 +197,10 @@ def _placed(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
 
 def _refuse_too_many(count: int, remaining_partitions: int) -> None:
     if count > remaining_partitions:
-        message = reasons.TOO_MANY_PARTITIONS.render(count=count, limit=MAX_NEW_PARTITIONS, left=remaining_partitions)
+        message = (
+            f"{count} partitions: a request may add {MAX_NEW_PARTITIONS} partitions in total; "
+            f"{remaining_partitions} remain"
+        )
         raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
 
 
@@ -202,17 +210,20 @@ def _racks(api_context: AdminApiContext) -> dict[int, str | None]:
 
 def _refuse_factor(factor: int, racks: Collection[int]) -> None:
     if not 0 < factor <= len(racks):
-        message = reasons.FACTOR_UNREACHABLE.render(factor=factor, live=len(racks))
+        message = f"replication factor {factor}: {len(racks)} brokers are live"
         raise RefusedRequestError(AdminError.INVALID_REPLICATION_FACTOR, message)
 
 
 def _explicit(api_context: AdminApiContext, topic: ApiMessage) -> dict[int, list[int]]:
     """Return the replicas that a request lists; Kafka wants partitions from 0 on, of equal replication factor."""
     if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
-        raise RefusedRequestError(AdminError.INVALID_REQUEST, reasons.ASSIGNED_TWICE.render())
+        raise RefusedRequestError(
+            AdminError.INVALID_REQUEST,
+            "give either assignments, or the number of partitions and the replication factor",
+        )
     partitions = {assignment.partition_index: [*assignment.broker_ids] for assignment in topic.assignments}
     if sorted(partitions) != [*range(len(topic.assignments))]:
-        message = reasons.NOT_CONSECUTIVE.render(partitions=sorted(partitions))
+        message = f"partitions [{join_ids(sorted(partitions))}]: expected each from 0 on, once"
         raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
     _refuse_replicas(api_context, partitions.values(), len(partitions[0]))
     return partitions
@@ -222,7 +233,7 @@ def _refuse_replicas(api_context: AdminApiContext, lists: Collection[Sequence[in
     live = {*api_context.context.live}
     for replicas in lists:
         if not replicas or len({*replicas}) < len(replicas) or len(replicas) != factor:
-            message = reasons.NOT_OF_FACTOR.render(replicas=replicas, factor=factor)
+            message = f"[{join_ids(replicas)}]: expected {factor} broker ids without duplicates"
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
         if dead := sorted({*replicas} - live):
             raise RefusedRequestError(
@@ -265,15 +276,16 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
         assignment = decode_assignment(znode.data)
     except MalformedZnodeError as error:
         raise RefusedRequestError(
-            AdminError.POLICY_VIOLATION, reasons.CANNOT_BE_DECODED.render(path=topic_path(name), fault=error)
+            AdminError.POLICY_VIOLATION, f"{topic_path(name)} cannot be decoded: {error}"
         ) from None
     present = assignment.partitions
     if is_being_reassigned(assignment.adding_replicas, assignment.removing_replicas):
-        raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, reasons.TOPIC_REASSIGNED.render(topic=name))
-    if count <= len(present):
         raise RefusedRequestError(
-            AdminError.INVALID_PARTITIONS, reasons.PARTITIONS_EXIST.render(topic=name, count=len(present))
+            AdminError.REASSIGNMENT_IN_PROGRESS,
+            f"partitions of {name} are being reassigned; wait until that is complete",
         )
+    if count <= len(present):
+        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{name} has {len(present)} partitions already")
     _refuse_too_many(count - len(present), remaining_partitions)
     new = range(len(present), count)
     factor = len(present[0])
@@ -285,7 +297,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     else:
         lists = [[*assignment.broker_ids] for assignment in topic.assignments]
         if len(lists) != len(new):
-            message = reasons.ASSIGNMENTS_DIFFER.render(assignments=len(lists), partitions=len(new))
+            message = f"{len(lists)} assignments for {len(new)} new partitions"
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
         _refuse_replicas(api_context, lists, factor)
         placed = dict(zip(new, lists, strict=True))

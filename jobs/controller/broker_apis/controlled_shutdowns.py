@@ -71,7 +71,7 @@ class ControlledShutdowns:
         Partitions that a broker leads are moved first; clients of the other partitions notice nothing.
         """
         due = list[ShutdownRequest]()
-        for request in self._take():
+        for request in self._pop_all():
             error = self._error_of(request)
             if error:
                 request.response.set_result(ShutdownResponse(error))
@@ -110,7 +110,7 @@ class ControlledShutdowns:
         is_outdated = request.broker_epoch not in {UNCHECKED_EPOCH, broker.broker_epoch}
         return STALE_BROKER_EPOCH if is_outdated else NO_ERROR
 
-    def _take(self) -> list[ShutdownRequest]:
+    def _pop_all(self) -> list[ShutdownRequest]:
         requests = list[ShutdownRequest]()
         while True:
             try:
@@ -120,5 +120,5 @@ class ControlledShutdowns:
 
     def stop(self) -> None:
         """Respond to the requests that wait as a broker does that is not the controller."""
-        for request in self._take():
+        for request in self._pop_all():
             request.response.set_result(ShutdownResponse(STALE_CONTROLLER_EPOCH))

@@ -211,8 +211,8 @@ class ControllerApis:
         """Handle a request; its future gets the response.
 
         A client that takes this process for the controller finds its connection closed, and looks for another one. So
-        does a client that requests the brokers, and whose password is unknown or whose listener is not served now. A
-        broker's request in plain text is not served once all brokers are secured.
+        does a client that requests the brokers, and whose listener is not served now. A broker's request in plain text
+        is not served once all brokers are secured.
         """
         with self._lock:
             active = self._active
@@ -227,7 +227,7 @@ class ControllerApis:
             if api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS or api_key == METADATA:
                 if active is None:
                     raise ConnectionAbortedError("this process is not the controller")
-                if api_key == METADATA and not (caller.is_verified and active.serves_clients_of(caller.clients_of)):
+                if api_key == METADATA and not active.serves_clients_of(caller.clients_of):
                     raise ConnectionAbortedError("brokers know whether this client may ask them")
                 api_context = active.api_context_for(api_key, caller)
                 executor = self._waiting_executor if api_key in WAITING else self._quick_executor

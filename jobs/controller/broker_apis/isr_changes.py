@@ -46,13 +46,13 @@ class IsrChanges:
     def candidates(self) -> IsrCandidates:
         """Return which brokers may be in an ISR; called in the thread of the ISR writer."""
         absent = self.context.shutting_down | self.bounced.ids
-        epochs = {row.broker_id: row.czxid for row in [*self.context.brokers.values()]}
+        epochs = {row.broker_id: row.zk_broker_epoch for row in [*self.context.brokers.values()]}
         return IsrCandidates(
             {broker: epoch for broker, epoch in epochs.items() if broker not in absent},
             self.broker_requests.drained_brokers,
         )
 
-    def take(self) -> set[Key]:
+    def publish(self) -> set[Key]:
         """Send brokers the ISRs that leaders have changed; return the partitions to be decided on.
 
         A change of an ISR makes the next step of a reassignment or of a request due, or the removal of a member that
@@ -72,13 +72,13 @@ class IsrChanges:
     def refresh_states(self, keys: Collection[Key]) -> None:
         """Bring the context up to date on these partitions, right before they are decided on.
 
-        If leaders leave ISRs to this process, it writes all states itself: only what the ISR writer has written
-        since is missing. If another client has changed a state, the multi is refused by its version, and
+        If leaders leave ISRs to this process, it writes all states itself: only the later writes of the ISR writer are
+        missing. If another client has changed a state, the multi is refused by its version, and
         the state is read. Otherwise leaders write ISRs themselves and notify seconds later. The states that a plan
         writes arrive batch by batch.
         """
         if self._leaders_ask and not (self.plan_inbox and self.plan_inbox.is_busy):
-            self.pending.add(self.take())
+            self.pending.add(self.publish())
         else:
             self.reader.refresh_partitions(keys)
 

@@ -27,7 +27,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import STATE_FIELDS, with_state
 from jobs.core.errors import SurveyorError
 from jobs.core.logs import module_logger
-from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
+from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, check_proposal
 from schemas.partition_info import PartitionInfo
 from schemas.response_codes import NO_ERROR, STALE_BROKER_EPOCH
 from schemas.rows import Key
@@ -131,7 +131,7 @@ class IsrWriter:
         """Put the written states into the context; return the requested partitions, and those found outdated.
 
         Only the cycle calls this. A state is dropped here only after the context has it, so a request that arrives in
-        between is judged by one of the two.
+        between is checked by one of the two.
         """
         with self._lock:
             written_states = [*self._written_states.items()]
@@ -220,11 +220,11 @@ class IsrWriter:
         self.on_response(time.monotonic() - request.received_at)
 
     def _results(self, proposals: Sequence[IsrProposal], versions: Mapping[Key, int]) -> dict[Key, IsrResult]:
-        """Judge proposals, and write those that are accepted.
+        """Check proposals, and write those that are accepted.
 
-        A proposal that the context refuses, or that could not be written, is judged again by the state in ZooKeeper. A
+        A proposal that the context refuses, or that could not be written, is checked again by the state in ZooKeeper. A
         multi has proposals of several leaders, and one of them makes it fail: its partition has changed, or a broker
-        that joins its ISR is not registered. The second judgement refuses that proposal, and the others are written.
+        that joins its ISR is not registered. The second check refuses that proposal, and the others are written.
         """
         results, unregistered = dict[Key, IsrResult](), set[int]()
         pending, rows = proposals, {proposal.key: self._row(proposal.key) for proposal in proposals}
@@ -234,7 +234,7 @@ class IsrWriter:
             accepted, refused = list[IsrProposal](), list[IsrProposal]()
             for proposal in pending:
                 row = rows[proposal.key]
-                verdict = self._judge(proposal, row, candidates, versions[proposal.key])
+                verdict = self._check(proposal, row, candidates, versions[proposal.key])
                 if verdict.changes:
                     accepted.append(proposal)
                 else:
@@ -251,11 +251,11 @@ class IsrWriter:
         results |= {proposal.key: IsrResult(IsrError.OPERATION_NOT_ATTEMPTED) for proposal in pending}
         return results
 
-    def _judge(
+    def _check(
         self, proposal: IsrProposal, row: PartitionInfo | None, candidates: IsrCandidates, version: int
     ) -> IsrVerdict:
-        """Judge a proposal; one for a state of a later controller epoch must wait until the cycle has raised ours."""
-        verdict = judge_proposal(proposal, row, candidates, version=version)
+        """Check a proposal; one for a state of a later controller epoch must wait until the cycle has raised ours."""
+        verdict = check_proposal(proposal, row, candidates, version=version)
         is_of_later_controller = row is not None and (row.controller_epoch or 0) > self.control.epoch
         return IsrVerdict(IsrError.OPERATION_NOT_ATTEMPTED) if verdict.changes and is_of_later_controller else verdict
 
@@ -276,7 +276,7 @@ class IsrWriter:
         """Read partitions from ZooKeeper; mark those that differ from the context, so that the cycle reads them.
 
         A partition that is not in the context is not read, because a client may name any number of them.
-        A partition is judged by its state even if it is not understood for another reason, such as a list of moving
+        A partition is checked by its state even if it is not understood for another reason, such as a list of moving
         replicas that cannot be read: its leader must be able to continue without a dead follower.
         """
         keys = [proposal.key for proposal in proposals]
@@ -330,7 +330,7 @@ class IsrWriter:
     def _set_aside(
         self, proposals: Sequence[IsrProposal], failure: MultiFailure, results: dict[Key, IsrResult]
     ) -> list[IsrProposal]:
-        """Return the proposals to be judged again; one whose state must not be written gets its result at once."""
+        """Return the proposals to be checked again; one whose state must not be written gets its result at once."""
         if not failure.is_final:
             return [*proposals]
         _LOG.warning("surveyor: an ISR cannot be changed: %s", failure)

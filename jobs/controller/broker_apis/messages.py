@@ -8,8 +8,9 @@ AlterPartition before version 2 and an id afterwards, members of an ISR have bro
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from jobs.adapters.brokers.control_encoding import topic_id_text
-from jobs.adapters.kio_imports import ErrorCode
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.broker_apis.isr_writer import IsrRequest, IsrResponse

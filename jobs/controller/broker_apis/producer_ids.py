@@ -1,8 +1,8 @@
 """Allocates blocks of producer ids to brokers.
 
 Corresponds to `KafkaController.allocateProducerIds` and `ZkProducerIdManager.getNewProducerIdBlock`: the next block
-begins after the one in /latest_producer_id_block, which is set at its version. A block is never given twice. One that
-was written and not received, because a response was lost, is skipped, as in Kafka.
+begins after the one in /latest_producer_id_block, which is set at its version. A block is never given twice. If
+the response with a block is lost, the block is skipped, as in Kafka.
 """
 
 from typing import Annotated, Final, NamedTuple

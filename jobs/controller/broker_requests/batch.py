@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.advertised_endpoints import AdvertisedEndpoints
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
 from jobs.controller.context import ControllerContext, full_state_for, partition_notification
-from jobs.controller.controller_node import controller_node
+from jobs.controller.controller_endpoints import controller_node
 from jobs.controller.decision_engine import Decisions
 from planner.broker_requests import notices_for
 from planner.rules.decisions import Decision
@@ -241,7 +241,7 @@ class BrokerRequestBatch:
         }
 
     def epoch_of(self, broker: int) -> int:
-        return self.context.brokers[broker].czxid
+        return self.context.brokers[broker].zk_broker_epoch
 
     def _is_kept(self, topic: str) -> bool:
         return topic in self.context.topics and not self.context.is_queued(topic)

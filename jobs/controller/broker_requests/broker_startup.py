@@ -103,7 +103,7 @@ class BrokerStartup:
         live_brokers = [other for other in self.context.brokers.copy().values() if other.understood]
         notices = [*self._metadata(row.broker_id)]
         batch = self.batch_of([*live_brokers, row], notices)
-        self._sent[row.broker_id] = row.czxid
+        self._sent[row.broker_id] = row.zk_broker_epoch
         self.channels.send_to_starting(row, batch)
 
     def _metadata(self, broker: int) -> Iterator[Notice]:

@@ -48,7 +48,6 @@ from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import planned_registrations, refuse_edited
 from jobs.runtime.settings import Settings
-from schemas import reasons
 from schemas.enums import Action, Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Key, Place, PlanRow, changes_among
@@ -149,7 +148,7 @@ class AdminCommit:
             for row in self.commit_log.undecided(pending):  # a later wave may lead to the same replicas
                 next_by_key.setdefault(row.key, row)
             requested = [row for row in next_by_key.values() if row.place in moving]
-            reason = reasons.STILL_IN_PROGRESS.render()
+            reason = "requested, and in progress"
             self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, reason) for change in requested])
             self.commit_log.skip_undecided(pending)
 
@@ -158,7 +157,7 @@ class AdminCommit:
         plan_id = self.commit_log.plan.plan_id
         try:
             if throttle_rows(self.settings.warehouse, plan_id):
-                self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
+                self.lease.acquire(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
                 with self.cluster.reading() as reader:
                     plan, attempt = self.commit_log.plan, self.commit_log.attempt
                     self.commit_log.throttle_left = not end_throttle(
@@ -217,10 +216,10 @@ class AdminCommit:
         moves = [change for change in changes_among(pending) if change.action == Action.REASSIGN]
         self._throttle(moves)
         self.commit_log.refuse_closed()
-        judged_at = time.monotonic()
+        checked_at = time.monotonic()
         pending = self._recheck(pending, 0.0)  # setting the throttle and reading the plan's status took time
         parts = self.cluster, self.commit_log, self.controller
-        request_changes(*parts, pending, self.lease, self._judge_again, self._read_back, judged_at)
+        request_changes(*parts, pending, self.lease, self._check_again, self._read_back, checked_at)
         stale = {outcome.change.place for outcome in self.commit_log.of(Outcome.STALE)}
         requested = [row for row in pending if row.place not in stale]
         self.report(events.WaveRequested(wave[0].wave, len(requested)))
@@ -229,8 +228,8 @@ class AdminCommit:
         with self.cluster.reading() as reader:
             return recheck_wave(reader, self.commit_log, wave, timeout_seconds, self.registrations)
 
-    def _judge_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
-        """Judge the changes of the next requests; raise RefusedError if the plan has been closed since."""
+    def _check_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
+        """Check the changes of the next requests; raise RefusedError if the plan has been closed since."""
         self.commit_log.refuse_closed()
         return self._recheck(rows, 0.0)
 

@@ -6,17 +6,18 @@ Once a throttle is removed, nothing of it is left in the cluster or in table `th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource
 from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows
-from schemas import reasons
 from schemas.enums import Outcome, Step
 
 Overrides = Mapping[Resource, Mapping[str, str | None]]
+
+_NOT_REQUESTED: Final = Outcome.SKIPPED, "not requested"
 
 
 class ConfigAdmin(Protocol):
@@ -49,18 +50,18 @@ class AuditedConfigs:
         if not overrides:
             return {}
         self._record(step, [(Outcome.PENDING, override_text(*override)) for override in overrides.items()])
-        outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.render()))
+        outcomes = dict.fromkeys(overrides, _NOT_REQUESTED)
         refusals: dict[Resource, str] = {}
         try:
             for resource, values in overrides.items():
-                outcomes[resource] = Outcome.UNKNOWN, reasons.COMMAND_ENDED.render()
+                outcomes[resource] = Outcome.UNKNOWN, "the command ended before the answer"
                 try:
                     outcomes[resource] = _outcome_of(admin.alter_override(resource[0].value, resource[1], values))
                 except SurveyorError:  # raised before the request was sent
-                    outcomes[resource] = Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.render()
+                    outcomes[resource] = _NOT_REQUESTED
                     raise
                 except UNKNOWN_OUTCOME as error:
-                    outcomes[resource] = Outcome.UNKNOWN, reasons.CONFIG_NO_ANSWER.render(error=error)
+                    outcomes[resource] = Outcome.UNKNOWN, f"no answer ({error})"
                 outcome, message = outcomes[resource]
                 if outcome is not Outcome.APPLIED:
                     refusals[resource] = message
@@ -70,9 +71,7 @@ class AuditedConfigs:
             results = (
                 (
                     outcome,
-                    reasons.CONFIG_OUTCOME.render(
-                        override=override_text(resource, overrides[resource]), outcome=message
-                    ),
+                    f"{override_text(resource, overrides[resource])}: {message}",
                 )
                 for resource, (outcome, message) in outcomes.items()
             )
@@ -91,7 +90,7 @@ def _outcome_of(error: int | str) -> tuple[Outcome, str]:
     >>> [_outcome_of(answer)[0].value for answer in (0, "InvalidConfig: no")]
     ['applied', 'failed']
     """
-    return (Outcome.FAILED, str(error)) if error else (Outcome.APPLIED, reasons.CONFIG_ACCEPTED.render())
+    return (Outcome.FAILED, str(error)) if error else (Outcome.APPLIED, "accepted")
 
 
 def override_text(resource: Resource, values: Mapping[str, str | None]) -> str:

@@ -1,7 +1,7 @@
 """Sends the requests of a cancellation, one at a time, for `cancel PLAN` and `cancel --partitions`.
 
 A request that is based on an old reading could delete the last replica in sync. So the partitions of each request are
-read and judged right before it is sent, under the lease, and only while the controller is the same as before. After a
+read and checked right before it is sent, under the lease, and only while the controller is the same as before. After a
 lost response no further request is sent, and the cluster shows what happened to the earlier ones.
 """
 
@@ -19,15 +19,15 @@ from jobs.adapters.brokers.admin_client import (
     Admin,
     AdminUnavailableError,
     LateRequestError,
+    batches,
     describe_error,
-    portions,
 )
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.cluster_connections.interface import ClusterReader, Lease
 from jobs.console_output.plan_text import warnings
 from jobs.core.errors import RefusedError, SurveyorError
-from jobs.execution.admin.controller_client import judge_under_lease
-from jobs.execution.admin.zk_controller_client import (
+from jobs.execution.admin.controller_client import check_under_lease
+from jobs.execution.admin.resident_controller_client import (
     CANCELLATION_TIMEOUT_SECONDS,
     LEADER_RETURN_SECONDS,
     ZkReassignmentOverride,
@@ -38,8 +38,8 @@ from jobs.repositories.snapshots import last_snapshot
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import log, warn
 from jobs.runtime.settings import Settings
-from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus
+from planner.rules.min_isr import min_isr_of
 from schemas import reasons
 from schemas.enums import Outcome
 from schemas.rows import Key
@@ -53,7 +53,7 @@ Reason = tuple[Outcome, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Verdict:
     """Permitted requests for some partitions, by a reading of the cluster."""
 
     targets: Mapping[Key, list[int] | None]
@@ -64,7 +64,7 @@ class Judgement:
     """Reason why nothing may be requested at all."""
 
 
-Judge = Callable[[Sequence[Key]], Judgement]
+Check = Callable[[Sequence[Key]], Verdict]
 """Reads partitions and judges them. It must have no other effect: it is called again if the reading gets old."""
 
 
@@ -91,31 +91,31 @@ class CancellationRequests:
         """Whether `surveyor control` is the controller that is asked."""
         return isinstance(self.controller, ZkReassignmentOverride)
 
-    def judge_again(self, keys: Sequence[Key], judge: Judge) -> Mapping[Key, list[int] | None]:
+    def check_again(self, keys: Sequence[Key], check: Check) -> Mapping[Key, list[int] | None]:
         """Return the targets of what may be requested now, and note the outcomes of the others.
 
         Raise SurveyorError if nothing may be requested, as LeaseLostError.
         """
 
-        def judge_for_controller() -> Judgement:
+        def check_for_controller() -> Verdict:
             refuse_other_controller(self.reader, was_resident=self.is_resident)
-            return judge(keys)
+            return check(keys)
 
-        judgement = judge_under_lease(self.lease, judge_for_controller)
-        self.set_aside |= judgement.set_aside
-        if judgement.refusal is not None:
-            raise judgement.refusal
-        return judgement.targets
+        verdict = check_under_lease(self.lease, check_for_controller)
+        self.set_aside |= verdict.set_aside
+        if verdict.refusal is not None:
+            raise verdict.refusal
+        return verdict.targets
 
-    def send(self, keys: Sequence[Key], judge: Judge) -> None:
-        """Send one request after another, each judged right before it, until an answer is lost.
+    def send(self, keys: Sequence[Key], check: Check) -> None:
+        """Send one request after another, each checked right before it, until an answer is lost.
 
         Storing intents, checking the lease and an earlier request take time. Raise SurveyorError if a request cannot be
-        judged, or is refused.
+        checked, or is refused.
         """
-        due = self.judge_again(keys, judge)
-        for number, portion in enumerate(portions([*due])):
-            targets = self.judge_again(portion, judge) if number else {key: due[key] for key in portion}
+        due = self.check_again(keys, check)
+        for number, batch in enumerate(batches([*due])):
+            targets = self.check_again(batch, check) if number else {key: due[key] for key in batch}
             if not targets:
                 continue
             if isinstance(self.controller, AdminUnavailableError):
@@ -155,9 +155,9 @@ class CancellationRequests:
         code = self._codes.get(key)
         if code is None:
             answer = self.lost_response or reasons.UNNAMED.render()
-            return Outcome.UNKNOWN, reasons.NO_ANSWER_YET.render(answer=answer, state=detail)
+            return Outcome.UNKNOWN, f"{answer}; {detail}"
         if code in _DONE_CODES:
-            return Outcome.UNKNOWN, reasons.NOT_VISIBLE.render(state=detail)
+            return Outcome.UNKNOWN, f"accepted, but not visible yet: {detail}"
         return Outcome.FAILED, reasons.REFUSED.render(cause=refusal(code, "cluster", "ALTER"))
 
     def unrequested_reason(self, error: SurveyorError | None) -> Reason:
@@ -175,12 +175,15 @@ def ended_reason(status: ReassignmentStatus, state: str, *, is_stranded: bool, u
     """
     returned = status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
     if not returned and status is not ReassignmentStatus.COMPLETE:
-        return Outcome.STALE, reasons.CHANGED_BY_ANOTHER.render(state=state)
+        return Outcome.STALE, f"another client changed it: {state}; to move it back: surveyor plan reassign"
     if is_stranded:
-        return Outcome.FAILED, reasons.STRANDED.render(state=state)
+        return Outcome.FAILED, (
+            f"its in-sync replicas were removed while it was cancelled, so no replica can lead it: {state}; "
+            "start its brokers, or recover it"
+        )
     if returned:
         return Outcome.APPLIED, state
-    return Outcome.STALE, reasons.COMPLETE_BEFORE.render(state=state, command=undo_command)
+    return Outcome.STALE, f"it was complete before it could be cancelled: {state}; to move it back: {undo_command}"
 
 
 def refuse_other_controller(reader: ClusterReader, *, was_resident: bool) -> None:
@@ -207,7 +210,7 @@ def below_min_isr_warnings(
     except (SurveyorError, OSError, DeltaError):
         warn(f"the brokers' {MIN_ISR} is unknown: Kafka's default, {DEFAULT_MIN_ISR}, is assumed")
     minimum = {row.topic: min_isr_of(row.config, default) for row in reader.read_topics(topics).topics}
-    return [*warnings("", (), (), (), cancelled_below_min_isr(minimum, isr_after))]
+    return [*warnings((), (), (), cancelled_below_min_isr(minimum, isr_after))]
 
 
 def unsafe_refusal(subject: str, risks: Iterable[tuple[str, CancellationRisk | None]]) -> RefusedError | None:

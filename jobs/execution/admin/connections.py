@@ -1,4 +1,4 @@
-"""Connections of admin mode: the Admin API or, with `--via zookeeper`, requests in /admin; and the lease they need.
+"""Connections of admin mode: the Admin API or, to `surveyor control`, requests in /admin; and the lease they need.
 
 Throttles need the Admin API in both cases, and a client of it alters configs only while the command holds the lease.
 """
@@ -15,18 +15,15 @@ from jobs.adapters.brokers.connection import connection_refusal
 from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease, LiveCluster
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
-from jobs.core.option_places import COMMAND_CONFIG, WAREHOUSE, place_of, value_at
+from jobs.core.option_places import COMMAND_CONFIG, WAREHOUSE, option_name, value_at
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.controller_client import ControllerClient
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
-from jobs.execution.admin.running_waves import make_poll_hook
+from jobs.execution.admin.resident_controller_client import ResidentControllerClient
 from jobs.execution.admin.throttles import throttle_rows
-from jobs.execution.admin.zk_controller_client import ZkControllerClient
 from jobs.repositories.actor import this_process
-from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.snapshots import OtherClusterError, refuse_other_cluster_id
-from jobs.runtime.cli_enums import Via
 from jobs.runtime.console import log, warn
 from jobs.runtime.settings import Settings
 
@@ -46,7 +43,7 @@ class LoginFailedError(AdminUnavailableError):
 class NoLease:
     """A lease that excludes no other process and cannot be lost, for clusters with commit_lease = false."""
 
-    def take(self, timeout: float) -> None:
+    def acquire(self, timeout: float) -> None:
         """Do nothing: several processes can have this lease at once."""
 
     def refuse_lost(self) -> None:
@@ -71,14 +68,14 @@ class LeaseGuardedAdmin:
 def refuse_known_other_cluster(settings: Settings, cluster_id: str | None) -> None:
     """Raise OtherClusterError if the warehouse has another cluster under this name; without an answer only warn.
 
-    A cancellation takes nothing from the warehouse, so one that cannot be read does not prevent it.
+    A cancellation takes nothing from the warehouse, so an unreadable warehouse does not prevent it.
     """
     try:
         refuse_other_cluster_id(settings.warehouse, cluster_id, settings.address)
     except OtherClusterError:
         raise
     except (SurveyorError, OSError, DeltaError) as error:
-        warn(f"could not check whether {place_of(WAREHOUSE)} has another cluster under this name: {error}")
+        warn(f"could not check whether {option_name(WAREHOUSE)} has another cluster under this name: {error}")
 
 
 @contextmanager
@@ -113,7 +110,7 @@ def login_failure_of(settings: Settings, state: LiveCluster) -> LoginFailedError
         except UsageError as error:  # the file lacks what a login needs
             refusal = str(error)
         if refusal:
-            place = place_of(COMMAND_CONFIG) if file is None else value_at(COMMAND_CONFIG, file)
+            place = option_name(COMMAND_CONFIG) if file is None else value_at(COMMAND_CONFIG, file)
             return LoginFailedError(
                 f"no connection to the brokers: {refusal}. Correct {place}, or what that message names, then run the "
                 "same command again"
@@ -126,19 +123,20 @@ def controller_of(
     settings: Settings,
     cluster: ClusterConnection,
     state: LiveCluster,
-    commit_log: CommitLog,
     *,
+    is_resident: bool,
     running: ReassignmentOptions,
     lease: Lease,
 ) -> Iterator[tuple[ControllerClient, ConfigAdmin | None]]:
-    """Yield the client of Kafka's controller, and the Admin API for throttles; None if not needed or not available."""
-    if running.via is Via.ADMIN:
+    """Yield the client of the controller, and the Admin API for throttles; None if not needed or not available.
+
+    `is_resident`: `surveyor control` is the controller.
+    """
+    if not is_resident:
         with admin_of(settings, state) as admin:
             yield admin, LeaseGuardedAdmin(admin, lease)
         return
-    controller = ZkControllerClient.of(
-        cluster.zookeeper_session, commit_log, lease, make_poll_hook(running.max_wait, commit_log, lease)
-    )
+    controller = ResidentControllerClient(cluster.zookeeper_session)
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)
         yield controller, None if admin_or_none is None else LeaseGuardedAdmin(admin_or_none, lease)
@@ -152,7 +150,9 @@ def _throttler(stack: ExitStack, settings: Settings, state: LiveCluster, running
         return stack.enter_context(admin_of(settings, state))
     except AdminUnavailableError as error:
         if running.throttle is not None:
-            raise RefusedError(f"--throttle needs the Admin API, also with --via zookeeper: {error}") from None
+            raise RefusedError(
+                f"--throttle needs the Admin API, also while `surveyor control` is the controller: {error}"
+            ) from None
         return None
 
 

@@ -19,17 +19,17 @@ from jobs.adapters.brokers.admin_client import (
     UNKNOWN_OUTCOME,
     Admin,
     Creation,
+    batches,
     describe_error,
     error_name,
-    portions,
 )
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError
-from jobs.execution.admin.running_waves import read_and_judge, read_statuses
-from jobs.preconditions.changes import adds_partition, is_unclean
-from jobs.preconditions.operations import judge_operations
+from jobs.execution.admin.running_waves import read_and_check, read_statuses
+from jobs.preconditions.change_preconditions import adds_partition, is_unclean
+from jobs.preconditions.operations import check_operations
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
@@ -61,21 +61,17 @@ Codes = Mapping[Key, int | str | RowOutcome]
 partitions that were not requested.
 """
 
-_ACCEPTED: Final[dict[int | str, reasons.Sentence]] = {
-    NO_ERROR: reasons.ACCEPTED,
-    ELECTION_NOT_NEEDED: reasons.LED_BY_PREFERRED,
+_ACCEPTED: Final[dict[int | str, str]] = {
+    NO_ERROR: "asked and accepted",
+    ELECTION_NOT_NEEDED: "led by its preferred replica already",
 }
 
 
 class ControllerClient(Protocol):
     """A client of Kafka's controller; each call returns the answers by partition."""
 
-    @property
-    def takes_whole_waves(self) -> bool:
-        """Whether the client itself splits a wave into requests, and judges the changes of each right before it."""
-
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
-        """Request that the preferred replicas lead."""
+        """Request that the preferred replicas lead. The cluster shows the outcome of partitions without an answer."""
 
     def reassignments(self) -> dict[Key, list[int]]:
         """Return the target replicas of each partition that is moving now, no matter which client requested it."""
@@ -92,23 +88,23 @@ Shown = Callable[[Sequence[PlanRow], float], list[Key]]
 """Returns the changes that the cluster shows within so many seconds; raises UnreadableError."""
 
 Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
-"""Reads again what changes depend on; returns those that are still due, and records the outcomes of the others."""
+"""Checks changes by a new reading; returns the changes that are still due, and records the outcomes of the others."""
 
 ReadBack = Callable[[Sequence[PlanRow]], None]
 """Reads the accepted changes of a request from the cluster, once their outcomes are recorded."""
 
-JUDGED_SECONDS: Final = 5.0
-"""Seconds for which a reading of what changes depend on is current enough to request them."""
+CHECK_VALID_SECONDS: Final = 5.0
+"""Seconds after which the reading by which changes were checked is too old to request them."""
 
 MAX_CHECK_SECONDS: Final = 5.0
-"""Seconds that a check of the lease may take; after a longer one changes are judged again."""
+"""Seconds that a check of the lease may take; after a longer one changes are checked again."""
 
 MAX_LEASE_CHECKS: Final = 3
 """Checks of the lease before one request, after which the changes are skipped."""
 
-JUDGED_TOGETHER: Final = 500
-"""Changes that are judged with one reading, or all of one request if they are more; about as many as are requested one
-by one in JUDGED_SECONDS.
+CHECKED_TOGETHER: Final = 500
+"""Number of changes that one reading checks, unless one request has more: about as many as can be requested one by one
+in CHECK_VALID_SECONDS.
 """
 
 
@@ -120,15 +116,15 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     lease: Lease,
     recheck: Recheck,
     read_back: ReadBack,
-    judged_at: float,
+    checked_at: float,
 ) -> None:
     """Request the pending changes, kind by kind, and record the outcomes from the answers.
 
-    They were judged right before this call. `judged_at`: when that reading began, by the monotonic clock. Changes that
-    are requested more than JUDGED_SECONDS later are judged again. Raise LeaseLostError before a request if the lease is
-    lost.
+    The caller has just checked them; `checked_at` is when that reading began, by the monotonic clock. Changes that are
+    requested more than CHECK_VALID_SECONDS later are checked again. Raise LeaseLostError before a request if the lease
+    is lost.
     """
-    due_check = _DueCheck(recheck, judged_at, {row.place for row in pending})
+    due_check = _RowCheck(recheck, checked_at, {row.place for row in pending})
     shown = partial(_shown, cluster, commit_log.plan)
     for kind, requests in _requests(cluster, shown, commit_log, controller, pending):
         if any(row.action == kind for row in pending):
@@ -139,26 +135,26 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
 
 
 @dataclass(slots=True)
-class _DueCheck:
-    """Which changes were judged by the last reading, and when."""
+class _RowCheck:
+    """Which changes were checked by the last reading, and when."""
 
     recheck: Recheck
     at: float
-    """When that reading began, by the monotonic clock: what it shows may be as old."""
-    judged: set[Place]
+    """When that reading began, by the monotonic clock: its results may be as old."""
+    checked: set[Place]
     not_due: set[Place] = field(default_factory=set)
     """Changes whose outcomes are recorded, because they were found to be no longer due."""
 
-    def still_due(self, rows: Sequence[PlanRow], upcoming: Sequence[PlanRow]) -> list[PlanRow]:
-        """Return which of the rows are due; if that has to be read, the first of `upcoming` are judged with them."""
-        is_old = time.monotonic() - self.at >= JUDGED_SECONDS
-        if is_old or any(row.place not in self.judged for row in rows):
-            count = max(len(rows), JUDGED_TOGETHER)
-            portion = [row for row in [*rows, *upcoming][:count] if row.place not in self.not_due]
+    def rows_still_valid(self, rows: Sequence[PlanRow], upcoming: Sequence[PlanRow]) -> list[PlanRow]:
+        """Return the rows that are due; if they have to be read, the first of `upcoming` are checked with them."""
+        is_old = time.monotonic() - self.at >= CHECK_VALID_SECONDS
+        if is_old or any(row.place not in self.checked for row in rows):
+            count = max(len(rows), CHECKED_TOGETHER)
+            batch = [row for row in [*rows, *upcoming][:count] if row.place not in self.not_due]
             self.at = time.monotonic()
-            due = {row.place for row in self.recheck(portion)}
-            self.judged = {row.place for row in portion}
-            self.not_due |= self.judged - due
+            due = {row.place for row in self.recheck(batch)}
+            self.checked = {row.place for row in batch}
+            self.not_due |= self.checked - due
         return [row for row in rows if row.place not in self.not_due]
 
 
@@ -184,11 +180,10 @@ def _requests(
     clean = [change for change in offline if not is_unclean(change)]
     yield Action.CREATE, _creations(commit_log, admin, creations_due)
 
-    def split(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
-        return [changes] if controller.takes_whole_waves else portions(changes)
-
     def elect(rows: Sequence[PlanRow]) -> Codes:
-        return controller.elect_preferred([row.key for row in rows])
+        codes = controller.elect_preferred([row.key for row in rows])
+        unanswered = [row for row in rows if row.key not in codes]
+        return {**codes, **_read_back(shown, unanswered, reasons.UNNAMED.render())[0]} if unanswered else codes
 
     def elect_uncleanly(rows: Sequence[PlanRow]) -> Codes:
         return _elect_uncleanly(shown, admin, changes_among(rows))
@@ -199,20 +194,20 @@ def _requests(
     def delete(rows: Sequence[PlanRow]) -> Codes:
         return _delete_topics(admin, operations_among(rows))
 
-    yield Action.ELECT_PREFERRED, [(portion, elect) for portion in split(elections)]
+    yield Action.ELECT_PREFERRED, [(batch, elect) for batch in batches(elections)]
     yield (
         Action.ELECT,
         [
             (clean, lambda rows: _await_own_elections(shown, changes_among(rows))),
-            *((portion, elect_uncleanly) for portion in split(unclean)),
+            *((batch, elect_uncleanly) for batch in batches(unclean)),
         ],
     )
-    yield Action.REASSIGN, [(portion, reassign) for portion in split(reassignments)]
+    yield Action.REASSIGN, [(batch, reassign) for batch in batches(reassignments)]
     yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
-    yield OperationKind.DELETE_TOPIC, [(portion, delete) for portion in portions(deletions)]
+    yield OperationKind.DELETE_TOPIC, [(batch, delete) for batch in batches(deletions)]
 
 
-def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _DueCheck) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _RowCheck) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
     After a lost answer no further request is sent, and changes that the cluster does not show are UNKNOWN.
@@ -229,10 +224,10 @@ def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _Du
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in rest]
             continue
         for _ in range(MAX_LEASE_CHECKS):
-            changes = due_check.still_due(planned, all_changes[end : end + JUDGED_TOGETHER])
+            changes = due_check.rows_still_valid(planned, all_changes[end : end + CHECKED_TOGETHER])
             if not changes or _check_lease_quickly(lease):
                 break
-            due_check.judged.clear()
+            due_check.checked.clear()
         else:
             reason = reasons.NOT_REQUESTED.render(cause=_lease_slow())
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
@@ -242,13 +237,13 @@ def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _Du
         try:
             outcomes, lost_response = _ask(shown, changes, send)
         except KeyboardInterrupt:
-            yield [RowOutcome(change, Outcome.UNKNOWN, reasons.INTERRUPTED.render()) for change in changes]
+            yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
         yield outcomes
 
 
 def _check_lease_quickly(lease: Lease) -> bool:
-    """Check the lease; return whether that took so little time that what was judged before it still holds.
+    """Check the lease; return whether it was quick enough for the check of the changes before it to stay valid.
 
     The wall clock also counts the time of a suspended machine.
     """
@@ -257,20 +252,20 @@ def _check_lease_quickly(lease: Lease) -> bool:
     return time.monotonic() - began < MAX_CHECK_SECONDS and abs(time.time() - wall_began) < MAX_CHECK_SECONDS
 
 
-def judge_under_lease(lease: Lease, judge: Callable[[], T]) -> T:
-    """Return what `judge` returns, after a check of the lease; judge again if that check took long.
+def check_under_lease(lease: Lease, check: Callable[[], T]) -> T:
+    """Return what `check` returns, after a check of the lease; check again if the lease's check took long.
 
     Raise LeaseLostError, or SurveyorError if each check took long.
     """
     for _ in range(MAX_LEASE_CHECKS):
-        judgement = judge()
+        verdict = check()
         if _check_lease_quickly(lease):
-            return judgement
+            return verdict
     raise SurveyorError(f"{_lease_slow()}; run the same command again")
 
 
 def _lease_slow() -> str:
-    return reasons.LEASE_SLOW.render(seconds=f"{MAX_CHECK_SECONDS:g}")
+    return f"each check of the lease took more than {MAX_CHECK_SECONDS:g} s"
 
 
 def _ask(shown: Shown, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
@@ -318,9 +313,11 @@ def _repeated(
         code = codes[change.key]
         answer = reasons.ANSWER_WAS.render(answer=error_name(code) if isinstance(code, int) else code)
         if change.key in outcomes_shown:
-            outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, reasons.APPLIED_ANYWAY.render(answer=answer))
+            outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, f"found applied; {answer}")
         elif unread is not None:
-            message = reasons.PERHAPS_REPEATED.render(answer=answer, error=unread)
+            message = (
+                f"{answer}, but the client may have sent the request twice; the cluster could not be read: {unread}"
+            )
             outcomes[change.key] = RowOutcome(change, Outcome.UNKNOWN, message)
     return outcomes
 
@@ -342,8 +339,8 @@ def _shown(cluster: ClusterConnection, plan: Plan, changes: Sequence[PlanRow], s
     with cluster.reading() as reader:
 
         def await_receipt() -> list[Key]:
-            _, of_changes = read_and_judge(reader, plan, partition_changes)
-            _, of_operations = judge_operations(tasks, reader.read_operations(tasks))
+            _, of_changes = read_and_check(reader, plan, partition_changes)
+            _, of_operations = check_operations(tasks, reader.read_operations(tasks))
             outcomes = [*of_changes, *of_operations]
             return [outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED]
 
@@ -367,7 +364,7 @@ def outcome_of(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
     if isinstance(code, RowOutcome):
         return code
     if code in _ACCEPTED:
-        return RowOutcome(change, Outcome.APPLIED, _ACCEPTED[code].render())
+        return RowOutcome(change, Outcome.APPLIED, _ACCEPTED[code])
     cause = refusal(code, *_permission(change)) if isinstance(code, int) else code
     return RowOutcome(change, Outcome.FAILED, reasons.REFUSED.render(cause=cause))
 
@@ -410,7 +407,7 @@ def _elect_uncleanly(shown: Shown, admin: Admin, changes: Sequence[Change]) -> C
     """Request unclean elections; a partition that has another leader by now is stale, and keeps it."""
     codes: Codes = admin.elect_unclean([change.key for change in changes])
     led = _answered(changes, codes, {ELECTION_NOT_NEEDED})
-    stale = {change.key: RowOutcome(change, Outcome.STALE, reasons.HAS_LEADER.render()) for change in led}
+    stale = {change.key: RowOutcome(change, Outcome.STALE, "it has a leader already") for change in led}
     return {**codes, **stale, **_repeated(shown, changes, codes, {ELECTION_NOT_NEEDED})}
 
 
@@ -419,7 +416,9 @@ def _await_own_elections(shown: Shown, changes: Sequence[Change]) -> Codes:
 
     A request would be for an unclean election, which loses records if the replica in sync fails just then.
     """
-    codes, why_unknown = _read_back(shown, changes, reasons.LEFT_TO_CONTROLLER.render())
+    codes, why_unknown = _read_back(
+        shown, changes, "the controller elects in-sync replicas itself; it was not seen to elect the planned leader"
+    )
     waiting = {change.key: RowOutcome(change, Outcome.SKIPPED, why_unknown) for change in changes}
     return {**waiting, **codes}
 

@@ -1,4 +1,4 @@
-"""Options of reassignments (which client requests them, how long to wait, how fast to copy) and the throttle configs.
+"""Options of reassignments (how long to wait, how fast to copy) and the throttle configs.
 
 Corresponds to `calculateLeaderThrottles`, `calculateFollowerThrottles` and `modifyReassignmentThrottle` of
 `ReassignPartitionsCommand`. Partitions that get no new replica copy nothing and are left out.
@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Final
 
 from jobs.core.units import parse_rate
-from jobs.runtime.cli_enums import Via
 from jobs.runtime.settings import NO_THROTTLE
 from schemas.rows import Change
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
@@ -67,7 +66,6 @@ def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:
 class ReassignmentOptions:
     """The reassignment options of the command line."""
 
-    via: Via = Via.ADMIN
     throttle: int | None = None
     """Bytes a second; None leaves the throttle unchanged."""
     wait: bool = False
@@ -82,4 +80,4 @@ class ReassignmentOptions:
 
 
 DEFAULT: Final = ReassignmentOptions()
-"""Options if none are given: requests over the Admin API, no throttle, no waiting."""
+"""Options if none are given: no throttle, no waiting."""

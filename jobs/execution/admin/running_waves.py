@@ -1,4 +1,4 @@
-"""Waves of a plan while they are carried out: judged again right before they are requested, and waited for.
+"""Waves of a plan while they are carried out: checked again right before they are requested, and waited for.
 
 Reassignments are complete when no replica is being added or removed and the whole target is in sync.
 """
@@ -12,8 +12,8 @@ from jobs.adapters.cluster_connections.interface import ClusterReader, Lease
 from jobs.adapters.zookeeper.connection import poll_until, with_retries
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
-from jobs.preconditions.admin_changes import judge_for_admin
-from jobs.preconditions.operations import confirm_creations, judge_operations
+from jobs.preconditions.admin_changes import check_for_admin
+from jobs.preconditions.operations import check_operations, confirm_creations
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations, is_unversioned
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.preconditions.wave_outcomes import read_back
@@ -21,7 +21,6 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from schemas import reasons
 from schemas.current_state import CurrentState
 from schemas.enums import Outcome
 from schemas.plan import Plan, RowOutcome
@@ -49,31 +48,31 @@ def recheck_wave(
     """
     refused = {outcome.change.key for outcome in commit_log.outcomes if outcome.outcome is not Outcome.APPLIED}
     commit_log.add_outcomes(
-        RowOutcome(change, Outcome.SKIPPED, reasons.WAVE_BEFORE.render(wave=change.wave))
+        RowOutcome(change, Outcome.SKIPPED, f"its change before wave {change.wave} was not applied")
         for change in wave
         if change.key in refused
     )
     candidates = [change for change in wave if change.key not in refused]
     operations, changes = operations_among(candidates), changes_among(candidates)
     pending, outcomes = poll_until(
-        lambda: read_and_judge(reader, commit_log.plan, changes, registrations),
-        lambda judged: not _any_stale(judged[1]),
+        lambda: read_and_check(reader, commit_log.plan, changes, registrations),
+        lambda checked: not _any_stale(checked[1]),
         timeout_seconds,
     )
     commit_log.add_outcomes(outcomes)
     if not operations:
         return [*pending]
-    pending_operations, operation_outcomes = judge_operations(operations, reader.read_operations(operations))
+    pending_operations, operation_outcomes = check_operations(operations, reader.read_operations(operations))
     commit_log.add_outcomes(operation_outcomes)
     return [*pending, *pending_operations]
 
 
-def read_and_judge(
+def read_and_check(
     reader: ClusterReader, plan: Plan, changes: Sequence[Change], registrations: PlannedRegistrations = NO_REGISTRATIONS
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Read the latest state of a plan's changes; return the pending ones and the outcomes of the others."""
     reader.sync()
-    pending, outcomes = judge_for_admin(changes, reader.read_current(changes), registrations)
+    pending, outcomes = check_for_admin(changes, reader.read_current(changes), registrations)
     return pending, confirm_creations(plan, outcomes, reader.read_operations)
 
 
@@ -187,8 +186,8 @@ def _note_blocked(commit_log: CommitLog, moves: Sequence[Change], current: Curre
 def _failed_move(commit_log: CommitLog, move: Change, detail: str) -> RowOutcome:
     """Outcome of a running reassignment that was turned back; for a cancelled plan that is expected."""
     if commit_log.is_closed:
-        return RowOutcome(move, Outcome.STALE, reasons.TURNED_BACK.render(state=detail))
-    return RowOutcome(move, Outcome.FAILED, reasons.NO_LONGER_MOVES.render(state=detail))
+        return RowOutcome(move, Outcome.STALE, f"turned back because the plan was cancelled: {detail}")
+    return RowOutcome(move, Outcome.FAILED, f"it was in progress and no longer is: {detail}")
 
 
 def make_poll_hook(max_wait: float | None, commit_log: CommitLog, lease: Lease) -> Callable[[], None]:

@@ -40,12 +40,11 @@ from jobs.execution.batch.replica_deletion import (
 )
 from jobs.execution.batch.topic_operations import write_tasks
 from jobs.execution.mode_selection import refuse_resident_drain
-from jobs.preconditions.changes import reassigns
+from jobs.preconditions.change_preconditions import reassigns
 from jobs.repositories import broker_responses
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from schemas import reasons
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.plan import RowOutcome
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
@@ -95,7 +94,7 @@ def commit_batch(
 
     Without `held` this function takes the controllership and resigns afterwards. `silent` brokers are known not to
     answer. Responses are read and recorded after the resignation, because the brokers' ISR changes and producer ids
-    wait for a controller. `since` is the controller epoch at which the rows were judged pending: if another controller
+    wait for a controller. `since` is the controller epoch at which the rows were found pending: if another controller
     has taken over since, OvertakenError is raised and nothing is taken over. `above` is the latest controller epoch
     found in states and in the warehouse; the new epoch will be later.
     """
@@ -146,9 +145,7 @@ def take_over_above(
     with ExitStack() as stack:
         control = _take_over(stack, settings, commit_log, since, epoch, report=report)
         commit_log.intents_written, commit_log.written_under = True, control.epoch
-        commit_log.step(
-            Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER_ABOVE.render(epoch=control.epoch, refused=epoch)
-        )
+        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
         report(events.TakenOver(control.epoch, control.controller_id))
         seconds = control.held()
     _wait_for_successor(session, commit_log, seconds, "", report)
@@ -168,7 +165,7 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
     with ExitStack() as stack:
         control = _take_over(stack, settings, commit_log, since, above, report=report)
         commit_log.written_under = control.epoch
-        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER.render(epoch=control.epoch))
+        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         report(events.TakenOver(control.epoch, control.controller_id))
         notified = _write_and_notify(settings, commit_log, control, pending, hold, report=report)
         seconds = control.held()
@@ -191,7 +188,7 @@ def _take_over(
 
     def record_intent(epoch: int) -> None:
         epochs.append(epoch)
-        commit_log.step(Step.TAKE_OVER, Outcome.PENDING, reasons.TAKEN_OVER.render(epoch=epoch))
+        commit_log.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
 
     controller_id = settings.conf.controller_id
     take_over = controllership(
@@ -268,7 +265,7 @@ def _write(
     deletions = [task for task in tasks if task.action == OperationKind.DELETE_REPLICAS]
     withdrawals = [task for task in tasks if task.action in WITHDRAWALS]
     other_tasks = [task for task in tasks if task not in (*deletions, *withdrawals)]
-    # the plan is not judged again as a whole: every multi checks its preconditions, and refused rows are judged then
+    # the plan is not checked again as a whole: every multi checks its preconditions, and refused rows are checked then
     writer = FencedWriter(control, commit_log.plan, max_hold)
     written_changes: list[WrittenChange] = []
     try:
@@ -284,7 +281,8 @@ def _write(
             # and the next plan finds it fulfilled.
             premature = _premature_withdrawals(commit_log, withdrawals)
             commit_log.add_outcomes(
-                RowOutcome(task, Outcome.STALE, reasons.REASSIGNMENT_INCOMPLETE.render()) for task in premature
+                RowOutcome(task, Outcome.STALE, "a reassignment of its topic has not been completed")
+                for task in premature
             )
             for outcomes in write_tasks(control, [task for task in withdrawals if task not in premature], max_hold):
                 commit_log.add_outcomes(outcomes)
@@ -363,12 +361,14 @@ def _wait_for_successor(
                 lambda: current_controller(client), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
-        commit_log.step(Step.HAND_BACK, Outcome.UNKNOWN, reasons.SESSION_CLOSED.render(error=error))
+        commit_log.step(
+            Step.HAND_BACK, Outcome.UNKNOWN, f"our session is closed; the current controller is unknown: {error}"
+        )
         raise
     if controller == NO_CONTROLLER:
-        message = reasons.NO_SUCCESSOR.render()
+        message = "no broker has become the controller yet: /controller is free for one"
     else:
-        message = reasons.SUCCESSOR.render(controller=controller, seconds=f"{seconds:.1f}")
+        message = f"broker {controller} is the controller; held for {seconds:.1f} s"
     message += f"; {notified}" if notified else ""
     commit_log.step(Step.HAND_BACK, Outcome.APPLIED, message)
     report(events.Resigned(message))

@@ -1,9 +1,9 @@
 """Writes changes to ZooKeeper in large fenced multis; each row gets an outcome, which may be UNKNOWN.
 
 `Controllership.commit` puts the check of /controller_epoch first into every multi. `jobs.execution.batch.transactions`
-adds the checks that brokers which must be live are registered and those which must be dead are not, the check of each
-topic's version, and the states, which are set at their versions. A multi is applied as a whole or not at all. If one is
-refused, the rows at fault are set aside, and the rest is tried again. The registered brokers are read again before each
+adds the checks of brokers (live ones must be registered, dead ones must not), the check of each topic's version, and
+the states, which are set at their versions. A multi is applied as a whole or not at all. If a multi is refused, the
+rows at fault are set aside, and the other rows are tried again. The registered brokers are read again before each
 multi. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
 """
 
@@ -31,14 +31,13 @@ from jobs.execution.batch.transactions import (
     topics_needing_own_multi,
     touched_paths,
 )
-from jobs.preconditions.changes import Preconditions, reassigns
+from jobs.preconditions.change_preconditions import Preconditions, reassigns
 from jobs.preconditions.operations import confirm_creations
 from schemas import reasons
 from schemas.enums import Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
 from schemas.znode_codecs import MalformedZnodeError
-from schemas.znode_json import LAST_EPOCH
 
 MAX_BATCH_CHANGES: Final = 1000
 """Maximum number of changes in a multi; its bytes are limited as well."""
@@ -125,9 +124,10 @@ class FencedWriter:
         return (change.controller_epoch_before or 0) > self.control.epoch
 
     def _later_controller_reason(self, change: Change) -> str:
-        state_epoch = change.controller_epoch_before
-        sentence = reasons.LAST_EPOCH_IN_STATE if state_epoch == LAST_EPOCH else reasons.LATER_EPOCH_IN_STATE
-        return sentence.render(path=state_path(change.key), found=state_epoch, epoch=self.control.epoch)
+        return (
+            f"{state_path(change.key)} has controller epoch {change.controller_epoch_before}, later than ours, "
+            f"{self.control.epoch}, and is not overwritten; plan again"
+        )
 
     def _rebase_on_own_write(self, change: Change) -> Change:
         """Base a change on the topic version that our last multi wrote.
@@ -153,7 +153,7 @@ class FencedWriter:
             ], None
         keys = [change.key for change in pending]
         _, outcomes = self.control.read(
-            lambda: self._preconditions(pending).judge(pending, partitions_now(self.control.client, keys))
+            lambda: self._preconditions(pending).check(pending, partitions_now(self.control.client, keys))
         )
         read = partial(read_operations, self.control.client)
         return self.control.read(lambda: confirm_creations(self.plan, outcomes, read)), failure
@@ -184,7 +184,7 @@ class FencedWriter:
                 znodes = self._read_required(pending)
             ops = state_ops(pending, self.topics, znodes, self.control.epoch)
             return too_large(ops) or self.control.commit(ops)
-        except MalformedZnodeError as error:  # changed since the last read; the next judgement reports it
+        except MalformedZnodeError as error:  # changed since the last read; the next check reports it
             return MultiFailure("parse", TOPICS, error)
 
     def _read_required(self, pending: Sequence[Change]) -> ZnodeReads:

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Sequence
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.execution.batch.notification import NotificationResult
 from planner.broker_requests import notices_for, notices_for_deletion
-from schemas import reasons
 from schemas.enums import CONFIRMED_UNDER, Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
 from schemas.operation_data import DeletedReplicas, data_of
@@ -38,7 +37,7 @@ def confirmation_expired(confirmed_under: int | None, epoch: int) -> str | None:
     """
     if confirmed_under is None or epoch - confirmed_under in {0, 1}:
         return None
-    return reasons.CONTROLLER_BETWEEN.render()
+    return "another controller has taken over since its replicas were deleted"
 
 
 def restarted_replicas(plan: Plan, changes: Sequence[Change], epoch: int) -> list[RowOutcome]:
@@ -83,12 +82,12 @@ def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResu
     for task in deletions:
         by_partition = data_of(task, DeletedReplicas).replicas
         replicas = {(broker, (task.topic, partition)) for partition, on in by_partition.items() for broker in on}
-        progress = reasons.REPLICAS_DELETED.render(deleted=len(replicas & confirmed), replicas=len(replicas))
+        progress = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
         hold_expired = notified.hold_expired or notified.fenced is not None
         yield RowOutcome(
             task,
             Outcome.SKIPPED if hold_expired else Outcome.APPLIED,
-            reasons.NO_TIME_TO_NOTIFY.render(progress=progress) if hold_expired else progress,
+            f"no time was left to notify the brokers; {progress}" if hold_expired else progress,
         )
 
 

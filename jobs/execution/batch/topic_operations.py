@@ -24,7 +24,7 @@ from jobs.execution.batch.admin_znodes import (
     withdraw_reassignments,
 )
 from jobs.execution.batch.replica_deletion import confirmation_expired
-from jobs.preconditions.operations import judge_operations
+from jobs.preconditions.operations import check_operations
 from schemas import reasons
 from schemas.current_state import TopicSettings
 from schemas.enums import OperationKind, Outcome
@@ -56,14 +56,14 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
 
 
 def _write(control: Controllership, task: Operation) -> RowOutcome:
-    """Judge the operation by the current znodes and write at their versions; if one changed in between, judge again.
+    """Check the operation by the current znodes and write at their versions; if one changed in between, check again.
 
-    The last attempt only judges: it reads back what a multi did whose response was lost.
+    The last attempt only checks: it reads back the result of a multi whose response was lost.
     """
     refused: MultiFailure | None = None
     for attempt in range(_MAX_ATTEMPTS + 1):
         try:
-            pending, outcomes = judge_operations([task], read_operations(control.client, [task]))
+            pending, outcomes = check_operations([task], read_operations(control.client, [task]))
             if not pending:
                 return outcomes[0]
             if expired := _expired_confirmation(control, task):
@@ -82,8 +82,10 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
             break
     else:
         if refused is not None and refused.is_lost:
-            return RowOutcome(task, Outcome.UNKNOWN, reasons.OUTCOME_UNKNOWN.render(fault=refused))
-    return RowOutcome(task, Outcome.FAILED, reasons.CONNECTION_LOST.render() if refused is None else str(refused))
+            return RowOutcome(task, Outcome.UNKNOWN, f"{refused}; commit again")
+    return RowOutcome(
+        task, Outcome.FAILED, "the connection was lost in each attempt" if refused is None else str(refused)
+    )
 
 
 def _expired_confirmation(control: Controllership, task: Operation) -> str | None:

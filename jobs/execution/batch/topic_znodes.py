@@ -18,8 +18,7 @@ from jobs.adapters.zookeeper.multi_failure import MultiFailure, TooLargeError
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.core.errors import RefusedError
-from jobs.preconditions.changes import adds_partition
-from schemas import reasons
+from jobs.preconditions.change_preconditions import adds_partition
 from schemas.enums import OperationKind
 from schemas.operation_data import CreatedTopic, data_of
 from schemas.plan import Plan
@@ -94,7 +93,10 @@ def too_large(ops: Iterable[Op]) -> MultiFailure | None:
         size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
         if size_of_data > MAX_ZNODE_BYTES:
             verb = "set" if isinstance(op, SetData) else "create"
-            reason = reasons.REQUEST_TOO_LARGE.render(size=f"{size_of_data:,}", limit=f"{MAX_ZNODE_BYTES:,}")
+            reason = (
+                f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}: "
+                f"{ZNODE_LIMIT_REASON}; move fewer at once"
+            )
             return MultiFailure(verb, op.path, TooLargeError(reason))
     return None
 
@@ -122,7 +124,7 @@ def _sizes(client: KazooClient, topics: TopicZnodes, pending: Sequence[Change]) 
 def _grown(topics: TopicZnodes, name: str, znode: Znode) -> bytes | None:
     """Return the extended content; None if the topic does not exist or cannot be decoded.
 
-    Such a topic is judged stale elsewhere.
+    Such a topic is found stale elsewhere.
     """
     try:
         return topics.grown(name, znode.data) if znode.stat else None

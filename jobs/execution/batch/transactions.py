@@ -3,8 +3,8 @@
 A topic that is large or gets more partitions is written in a separate multi before its states. A crash in between
 leaves a topic without some states: the next commit finds the topic as planned and continues, and so would Kafka's
 controller, which treats it as a new topic (`onNewPartitionCreation`). Nothing here reads ZooKeeper: `required_reads`
-names what a creation depends on, and the writer reads it once before. If a znode has changed since, the multi is
-refused. The size of a multi in bytes is limited.
+names the znodes on which a creation depends, and the writer reads them once before. If a znode has changed since, the
+multi is refused. The size of a multi in bytes is limited.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.controllership import check_absent, check_registere
 from jobs.adapters.zookeeper.multi import Check, Create, Op, SetData
 from jobs.adapters.zookeeper.precondition_reader import state_path, topic_path
 from jobs.execution.batch.topic_znodes import TopicZnodes, with_assignments
-from jobs.preconditions.changes import adds_partition, reassigns
+from jobs.preconditions.change_preconditions import adds_partition, reassigns
 from schemas.enums import NO_VERSION
 from schemas.rows import Change
 from schemas.znode_codecs import encode_state

@@ -40,7 +40,7 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
         )
     targets = read_reassignment(path)
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
-    stated = {
+    parameters = {
         "targets": [asdict(target) for target in targets],
         **racks,
         **limits.permissions,
@@ -48,7 +48,7 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
     }
 
     def planner(tables: PlanningTables) -> PlanDraft:
-        return _draft_of(tables, StatedTargets(rows=tables.targets(targets), parameters=stated), limits)
+        return _draft_of(tables, StatedTargets(rows=tables.targets(targets), parameters=parameters), limits)
 
     return planner
 
@@ -60,14 +60,16 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
             f"{TO_SNAPSHOT} takes targets as they are: leave out --max-moves, --reorder-leaders and --skip-elections; "
             "use --topics and --exclude to limit it",
         )
-    stated = {"to_snapshot": snapshot_id, **limits.stated}
+    parameters = {"to_snapshot": snapshot_id, **limits.parameters}
 
     def planner(tables: PlanningTables) -> PlanDraft:
         past = _snapshot_targets(tables, snapshot_id, limits.scope())
         frames = partitions_with_requests(tables), tables["topics"], tables["brokers"]
         held = reassignment_rejections(past.targets, *frames).localCheckpoint()
         free = past.targets.join(held.select(*PARTITION_KEY), [*PARTITION_KEY], "left_anti")
-        return _draft_of(tables, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
+        return _draft_of(
+            tables, StatedTargets(rows=free, parameters=parameters, held=past.held.unionByName(held)), limits
+        )
 
     return planner
 

@@ -104,7 +104,10 @@ def optimise(tables: PlanningTables, request: PlacementRequest, weights: Weights
     concerned = _concerned(cluster.partitions, request)
     placement, unplaced = _place(brokers, cluster, request.goal, concerned)
     barred, dead = np.flatnonzero(cluster.barred & concerned), placement.held[concerned[placement.held]]
-    held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, reasons.HELD_BY_DEAD.render())]
+    reason = (
+        "a broker that is not live, or not understood, holds a replica; --remove-brokers or --replace moves it away"
+    )
+    held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, reason)]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
     held += _unknown_topics(request.scope, cluster, tables)
     elects_all = request.elects and request.goal.reorder
@@ -240,7 +243,7 @@ def _unknown_topics(scope: Scope, cluster: NamedPartitions, tables: SnapshotTabl
     missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
     not_understood = missing.intersection(unread_in(tables.warehouse, tables.snapshot).topics) if missing else set()
     unread = RejectionCode.NOT_UNDERSTOOD.value, reasons.TOPIC_NOT_UNDERSTOOD.render(command=QUARANTINE_COMMAND)
-    absent = reasons.TOPIC_NOT_IN_SNAPSHOT.render(snapshot=tables.snapshot.snapshot_id)
+    absent = f"the topic is not in snapshot {tables.snapshot.snapshot_id}"
     unknown = RejectionCode.UNKNOWN_TOPIC.value, absent
     return [_whole_topics(sorted(not_understood), *unread), _whole_topics(sorted(missing - not_understood), *unknown)]
 

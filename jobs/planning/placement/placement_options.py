@@ -48,7 +48,7 @@ class PlacementLimits:
         return {key: True for key, permitted in given.items() if permitted} | self.internal.parameters
 
     @property
-    def stated(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """The limits as a plan's parameters."""
         given = {
             "topics": self.topics,
@@ -57,8 +57,8 @@ class PlacementLimits:
             "reorder_leaders": self.reorder or None,
             "skip_elections": None if self.elect else True,
         }
-        stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(self.caps)
-        return {**stated, **self.permissions, "rack_aware": self.rack_aware}
+        limits = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(self.caps)
+        return {**limits, **self.permissions, "rack_aware": self.rack_aware}
 
     def scope(self, named: frozenset[str] | None = None) -> Scope:
         return Scope(named=named, topics=_regex("--topics", self.topics), exclude=_regex("--exclude", self.exclude))
@@ -97,7 +97,7 @@ def read_request(option: str, value: Any, limits: PlacementLimits) -> StatedRequ
     read = _READERS[option](value, limits)
     return StatedRequest(
         request=replace(read.request, caps=limits.caps, elects=limits.elect),
-        parameters={**read.parameters, **limits.stated},
+        parameters={**read.parameters, **limits.parameters},
         taking=read.taking,
         limits=limits,
     )
@@ -125,8 +125,8 @@ def _move_topics(path: Path, limits: PlacementLimits) -> StatedRequest:
         scope=limits.scope(frozenset(topics)),
         rack_aware=limits.rack_aware,
     )
-    stated = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
-    return StatedRequest(request=request, parameters=stated, taking=("--broker-list", frozenset(brokers)))
+    parameters = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
+    return StatedRequest(request=request, parameters=parameters, taking=("--broker-list", frozenset(brokers)))
 
 
 def _add(value: str, limits: PlacementLimits) -> StatedRequest:

@@ -31,9 +31,9 @@ def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Pa
     weights = _weights(option, sizes, by_size=by_size)
     if option in _EXPLICIT:
         return _EXPLICIT[option](value, limits)
-    stated = read_request(option, value, limits)
+    given = read_request(option, value, limits)
     by: dict[str, Any] = {"by_size": True} if by_size else {} if sizes is None else {"sizes": "file"}
-    return _optimised(replace(stated, parameters=stated.parameters | by), weights)
+    return _optimised(replace(given, parameters=given.parameters | by), weights)
 
 
 def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | None:
@@ -47,28 +47,28 @@ def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | Non
     return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
 
 
-def _optimised(stated: StatedRequest, weights: Weights | None) -> Planner:
-    request = stated.request
+def _optimised(given: StatedRequest, weights: Weights | None) -> Planner:
+    request = given.request
     factor = request.goal.replication_factor is not None
     lint = Lint(
         factor_may_change=factor,
         rack_aware=request.rack_aware,
         leaves_out=True,
-        below_min_isr=stated.limits.allow_below_min_isr,
-        internal=stated.limits.internal,
+        below_min_isr=given.limits.allow_below_min_isr,
+        internal=given.limits.internal,
     )
 
     def planner(tables: PlanningTables) -> PlanDraft:
-        stated.refuse_unable(tables)
+        given.refuse_unable(tables)
         optimised = optimise(tables, request, weights)
         checks = replace(lint, given_up=optimised.given_up, may_hold=optimised.may_hold)
         faults = checks.faults(tables, optimised.targets).localCheckpoint()
-        parameters = {**stated.parameters, "figures": optimised.figures}
+        parameters = {**given.parameters, "figures": optimised.figures}
         targets = StatedTargets(
             rows=optimised.targets,
             parameters=parameters,
             held=optimised.held,
-            skip_unsafe=stated.limits.skip_unsafe,
+            skip_unsafe=given.limits.skip_unsafe,
             election_wave=optimised.waves if request.elects else None,
             elected=optimised.elected,
         )

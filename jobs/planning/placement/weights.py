@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_decoding import read_text_file
 from jobs.core.units import format_age
@@ -50,7 +51,7 @@ MAX_PARTITION_BYTES: Final = 2**60
 
 EXAMPLE: Final = '{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}'
 
-SIZE_SCHEMA: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("bytes", pa.int64())])
+SIZE_SCHEMA: Final = schema_of("sizes", "topic", "partition", "bytes")
 
 
 class _Size(Struct):

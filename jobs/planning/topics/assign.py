@@ -128,8 +128,8 @@ class AssignRequest:
         operations = [
             data.operation(name, number) for number, (name, data) in enumerate(zip(names, details, strict=True))
         ]
-        stated = [_parameters_of(row) | data.columns for row, data in zip(rows, details, strict=True)]
-        parameters = settled | ({"topics": stated} if self.from_file else stated[0])
+        topic_parameters = [_parameters_of(row) | data.columns for row, data in zip(rows, details, strict=True)]
+        parameters = settled | ({"topics": topic_parameters} if self.from_file else topic_parameters[0])
         parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
         parameters |= tables.racks.parameter if self.rack_aware else {}
         parameters |= self.internal.parameters

@@ -15,7 +15,6 @@ from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic
 from jobs.preconditions.topic_configs import config_risks
 from jobs.repositories.snapshot_tables import SnapshotTables
-from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.internal_topics import unmet_configs
 from schemas.metadata_names import MetadataNames
@@ -94,7 +93,7 @@ class ConfigRequest:
             partition=WHOLE_TOPIC,
             action=OperationKind.ALTER_CONFIG.value,
             code=RejectionCode.NOT_SET.value,
-            reason=reasons.CONFIG_NOT_SET.render(name=name),
+            reason=f"{name} is not set on this topic, so there is nothing to delete",
         )
 
 

@@ -74,7 +74,7 @@ def _rejection(topic: str, row: Topic | None, why_unknown: str) -> RejectionReco
     if row is None:
         code, reason = RejectionCode.UNKNOWN_TOPIC, why_unknown
     elif row.deletion_requested:
-        code, reason = RejectionCode.DELETION_REQUESTED, reasons.QUEUED_ALREADY.render()
+        code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
     elif not is_assignment_understood(row):
         code, reason = RejectionCode.NOT_UNDERSTOOD, reasons.TOPIC_NOT_UNDERSTOOD.render(command=QUARANTINE_COMMAND)
     else:

@@ -10,7 +10,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan, broken_assumptions, brokers_since
-from jobs.preconditions.changes import Preconditions, required_by_others
+from jobs.preconditions.change_preconditions import Preconditions, required_by_others
 from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of
 from schemas.enums import Outcome
@@ -23,8 +23,8 @@ COLUMNS: Final = list(ChangeSummary.__struct_fields__)
 def brokers_since_plan(warehouse: Warehouse, plan: PlanRecord, brokers: Collection[Broker]) -> BrokersSincePlan:
     """Return what has changed of the brokers since a plan; without its snapshot, no rack is known to have changed.
 
-    Racks are compared by the names that brokers register, also while some have the new name of a renamed rack. Nothing
-    is compared for a rollback: it was made for the brokers as they were then, and goes back whatever their racks are.
+    Racks are compared by the names that brokers register, also while some have the new name of a renamed rack. A
+    rollback has no assumptions: it restores the former replicas, also if racks have changed.
     """
     if "rollback_of" in plan.options:
         return UNCHANGED
@@ -40,7 +40,7 @@ def brokers_since_plan(warehouse: Warehouse, plan: PlanRecord, brokers: Collecti
 def assumptions_now(warehouse: Warehouse, plan: PlanRecord, brokers: Collection[Broker]) -> list[str]:
     """Return which assumptions of a plan no longer hold, by these live brokers.
 
-    The changes are read only if anything differs from what the plan knew.
+    The changes are read only if a broker differs from the plan.
     """
     try:
         live, since = {row.broker_id for row in brokers}, brokers_since_plan(warehouse, plan, brokers)

@@ -24,7 +24,6 @@ from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS, AuditEntry, Comm
 from jobs.repositories.plans.plans_table import apply_transition, record_verified
 from jobs.repositories.plans.record_builders import transition_after
 from jobs.runtime.console import log
-from schemas import reasons
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.plan import CLOSED, Plan, RowOutcome, Transition
 from schemas.rows import CommitRecord, PlanRecord, PlanRow
@@ -125,7 +124,7 @@ class CommitLog:
 
     def skip_undecided(self, pending: Iterable[PlanRow]) -> None:
         """Add outcomes for the rows that have none, because the commit ends before processing them."""
-        reason = reasons.COMMIT_STOPPED.render()
+        reason = "the commit stopped before it"
         self.add_outcomes([RowOutcome(row, Outcome.SKIPPED, reason) for row in self.undecided(pending)])
 
     def replace_outcomes(self, outcomes: Iterable[RowOutcome]) -> None:

@@ -100,9 +100,9 @@ def parameters_json(parameters: dict[str, Any]) -> str:
 def transition_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool = False) -> Transition:
     """Return the transition of a plan with `size` changes and tasks after these outcomes.
 
-    A stale change leaves a plan partial, as its purpose is not reached, or planned if nothing but stale changes was
-    found. A cycle of `surveyor control` has no purpose
-    beyond what was due: a change that became stale is no longer due, and the next cycle decides on its partition.
+    A stale change leaves a plan partial, as its goal is not reached, or planned if all changes are stale. A cycle of
+    `surveyor control` has no goal beyond its due changes: a stale change is no longer due, and the next cycle decides
+    on its partition.
 
     >>> transition_after([Outcome.APPLIED], 2).name, transition_after([Outcome.APPLIED, Outcome.STALE], 2).name
     ('INTERRUPT', 'INTERRUPT')

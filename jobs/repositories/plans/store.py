@@ -1,8 +1,8 @@
 """Storage of plans: the rows are written first and the row in `plans` last, under an id that hashes the content.
 
 A crash therefore leaves no incomplete plan, and planning again writes or finds the same plan. The plans of the resident
-controller are built by the same `record_builders`, but not stored here: each has a separate id, so that their rows are
-appended, those of many cycles in one Delta commit.
+controller are built by the same `record_builders`, but not stored here: each has a separate id, so that the rows of
+many cycles are appended in one Delta commit.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.repositories.plans.names import Alias, give_name
 from jobs.repositories.plans.plans_table import delete_plans, insert_plan
 from jobs.repositories.plans.record_builders import PlanHeader, PlanRows, plan_row
-from schemas.enums import PlanKind, PlanStatus
+from schemas.enums import PlanStatus
 from schemas.rows import PlanRecord, Row
 
 _RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
@@ -40,8 +40,7 @@ def store(warehouse: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRow
 
 def is_empty(warehouse: Warehouse, plan: PlanRecord) -> bool:
     """Return whether a commit of the plan would change nothing and mark no broker as drained."""
-    marks = plan.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN}
-    if plan.changes or plan.status != PlanStatus.PLANNED or marks:
+    if plan.changes or plan.status != PlanStatus.PLANNED or plan.traits.changes_drained:
         return False
     return not warehouse.read("operations", ("plan_id", "=", plan.plan_id), columns=["plan_id"]).num_rows
 

@@ -32,13 +32,13 @@ class ExchangeGraph:
     def __init__(self, model: PlacementModel, rows: Ints, *, voluntary: bool) -> None:
         self.model, self.rows, self.voluntary = model, rows, voluntary
         self.before, self.after = (np.ascontiguousarray(x[:, rows]) for x in (model.before, model.after))
-        self.need, self.pinned, self.stay = model.min_racks[rows], model.pinned[rows], model.keep_in_sync[:, rows]
+        self.min_racks, self.pinned, self.stay = model.min_racks[rows], model.pinned[rows], model.in_sync_quota[:, rows]
         factor, count = model.factor[rows], max(len(model.rack_names), 1)
         self.best, self.even = np.minimum(factor, len(model.rack_names)), -(-factor // count)
         self.crowds = bool((self.even > 1).any() and model.rack_names)
-        self.limit = model.limit[rows]
+        self.capacity = model.capacity[rows]
         # other rows need no check: the racks they have to span leave no room for more in one rack
-        self.limited = (self.limit <= factor - self.need) & bool(model.rack_names)
+        self.limited = (self.capacity <= factor - self.min_racks) & bool(model.rack_names)
         self.topic, self.topic_load = topic_load(model, rows)
         self.rack_of = np.where(model.racks[:-1] < 0, len(model.rack_names), model.racks[:-1])
         self.load = model.load()
@@ -87,9 +87,9 @@ class ExchangeGraph:
         stay = self.stay[:, columns]
         free &= ~(stay == source).any(axis=0) | (stay == target).any(axis=0)
         racks = self._replaced(columns, source, target)
-        allowed: Bools = free & (racks_spanned(racks) >= self.need[columns])
+        allowed: Bools = free & (racks_spanned(racks) >= self.min_racks[columns])
         if self.limited[columns].any():
-            allowed &= max_per_rack(racks) <= self.limit[columns]
+            allowed &= max_per_rack(racks) <= self.capacity[columns]
         return allowed
 
     def _preferred(self, columns: Ints, source: int, target: int) -> Ints:
@@ -161,8 +161,8 @@ class ExchangeGraph:
         at = racks[:, None, :] == np.arange(count + 1)[None, :, None]
         fresh = held[None] == at
         fresh[:, count] = False
-        need = self.need[columns]
-        spans: Bools = (without >= need)[:, None, :] | (fresh & (without + 1 >= need)[:, None, :])
+        min_racks = self.min_racks[columns]
+        spans: Bools = (without >= min_racks)[:, None, :] | (fresh & (without + 1 >= min_racks)[:, None, :])
         if self.limited[columns].any():
-            spans[:, :count] &= held[None, :count] - at[:, :count] < self.limit[columns]
+            spans[:, :count] &= held[None, :count] - at[:, :count] < self.capacity[columns]
         return spans

@@ -77,7 +77,7 @@ class _Swaps:
         counts = [Counter(int(model.racks[held]) for held in some) for some in (now, then)]
         for count in counts:
             del count[NO_RACK]
-        crowded = max(counts[1].values(), default=0) > model.limit[row]
+        crowded = max(counts[1].values(), default=0) > model.capacity[row]
         return len(counts[1]) >= len(counts[0]) and not crowded
 
     def _exchange(self, one: int, other: int) -> None:

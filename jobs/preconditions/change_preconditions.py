@@ -1,4 +1,4 @@
-"""Whether a change may still be written: compare the current state with what the plan was computed from.
+"""Whether a change may still be written: compare the current state with the plan's snapshot.
 
 A change is already applied if leader, ISR and leader epoch are the `_after` values at the version after. It is stale if
 a version has moved on, if a broker that it requires has left or registered again, or if a broker that must be dead has
@@ -24,13 +24,13 @@ BrokersByChange = Mapping[Place | None, Sequence[int]]
 
 
 def split_due(
-    changes: Sequence[Change], judge: Callable[[Change], RowOutcome | None]
+    changes: Sequence[Change], check: Callable[[Change], RowOutcome | None]
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Split the changes into pending ones and outcomes."""
     pending: list[Change] = []
     outcomes: list[RowOutcome] = []
     for change in changes:
-        outcome = judge(change)
+        outcome = check(change)
         if outcome is None:
             pending.append(change)
         else:
@@ -40,7 +40,7 @@ def split_due(
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """What changes require of brokers and of the topic deletions, with the current state of both."""
+    """The requirements of changes on brokers and topic deletions, with the current state of both."""
 
     live: Collection[int]
     deleting: Collection[str]
@@ -73,21 +73,21 @@ class Preconditions:
         return cls(current.live, current.deleting, (), *required_by_others(changes), since)
 
     def still_hold(self, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
-        """Judge changes by brokers and deletions only."""
+        """Check changes by brokers and deletions only."""
 
-        def judge(change: Change) -> RowOutcome | None:
+        def check(change: Change) -> RowOutcome | None:
             reason = self.broken(change)
             return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
-        return split_due(changes, judge)
+        return split_due(changes, check)
 
-    def judge(
+    def check(
         self, changes: Sequence[Change], partitions: Mapping[Key, CurrentPartition]
     ) -> tuple[list[Change], list[RowOutcome]]:
         """Return the pending changes, and the outcomes of the others, in batch mode."""
-        return split_due(changes, lambda change: self._judge(change, partitions[change.key]))
+        return split_due(changes, lambda change: self._check(change, partitions[change.key]))
 
-    def _judge(self, change: Change, partition: CurrentPartition) -> RowOutcome | None:
+    def _check(self, change: Change, partition: CurrentPartition) -> RowOutcome | None:
         topic = partition.topic
         if is_applied(change, partition) and not is_other_creation(change, topic):
             return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.render(), partition.version, is_found=True)
@@ -101,13 +101,13 @@ class Preconditions:
         `is_begun`: the topic or partition that it creates exists already, so the rest is created as far as possible.
         """
         if change.topic in self.deleting and change.action not in ENDS_REASSIGNMENT:
-            return reasons.TOPIC_QUEUED.render(topic=change.topic)
+            return f"topic {change.topic} is queued for deletion"
         place = None if is_begun else change.place
         for broker in (*change.requires_live, *self.live_for_others.get(place, ())):
             if broker not in self.live:
-                return reasons.BROKER_GONE.render(broker=broker)
+                return f"broker {broker} is not live"
             if broker in self.restarted:
-                return reasons.BROKER_RESTARTED.render(broker=broker)
+                return f"broker {broker} registered again since the snapshot"
         dead = (*change.requires_dead, *self.dead_for_others.get(place, ()))
         back = [broker for broker in dead if broker in self.live]
         return reasons.BROKER_BACK.render(broker=back[0]) if back else self.since.unsuitable(change)
@@ -219,7 +219,7 @@ def topic_moved(change: Change, topic: CurrentTopic) -> str | None:
     if change.topic_version == NO_VERSION:
         return reasons.OTHER_TOPIC_EXISTS.render(topic=change.topic) if is_other_creation(change, topic) else None
     if not topic.exists:
-        return reasons.TOPIC_GONE.render(topic=change.topic)
+        return f"topic {change.topic} is gone"
     if is_added(change, topic):
         return None
     if topic.version != change.topic_version and not topic.is_forbidden:
@@ -227,7 +227,7 @@ def topic_moved(change: Change, topic: CurrentTopic) -> str | None:
     if adds_partition(change) or reassigns(change):
         reason = _unread_fields(topic)
         if reason:
-            return reasons.PARTLY_UNDERSTOOD.render(path=topic.path, fault=reason)
+            return f"{topic.path} is not written, because a part of it is not understood ({reason})"
     return other_topic_reason(change, topic) if is_other_topic(change, topic) else None
 
 

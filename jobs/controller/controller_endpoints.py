@@ -271,9 +271,9 @@ def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -
 
 
 def authorizer_of(configs: Iterable[BrokerConfig]) -> str | None:
-    """Return the authorizer of the brokers, "" if those whose settings are known have none, None if none is known.
+    """Return the authorizer of the brokers, "" if the brokers with known settings have none, None if none are known.
 
-    What is relayed would be authorized by our address, and what we handle ourselves by nothing.
+    With an authorizer, relayed requests would be authorized by our address, and requests handled here not at all.
     """
     authorizers = {row.value or "" for row in configs if row.name == AUTHORIZER and not row.assumed}
     return max(authorizers, default=None)
