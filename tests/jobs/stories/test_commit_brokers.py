@@ -30,7 +30,7 @@ from jobs.execution.admin.connections import admin_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.execution.batch.transactions import ZnodeReads, required_reads, topic_ops
 from jobs.runtime.settings import ClusterConf, Settings
-from schemas.enums import Action, PlanStatus
+from schemas.enums import PlanStatus
 from schemas.plan import Plan
 from schemas.rows import Row
 from schemas.znode_codecs import Assignment, encode_assignment, encode_epoch, encode_state
@@ -48,8 +48,8 @@ OURS = 2147483647
 REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 
 
-def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str = "batch") -> None:
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply")
+def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan) -> None:
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
     assert done.exit_code == 0, done.stderr
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
@@ -80,37 +80,23 @@ def moves(kafka: KafkaTree, topic: str) -> list[Row]:
     return [election(kafka, topic, partition, leader=replicas[1]) for partition, replicas in REPLICAS.items()]
 
 
-@pytest.mark.usefixtures("kafka")
-def test_created_topic_is_known_to_every_broker(cluster: EmbeddedCluster, topic: str) -> None:
+def test_a_created_topic_is_known_and_takes_records_at_once(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """Every broker accepts what it is notified of; then one of them is the controller again."""
     planned = {partition: (replicas[0], replicas, replicas) for partition, replicas in REPLICAS.items()}
-
     metadata = {broker_id: topic_metadata(broker.address, topic) for broker_id, broker in cluster.brokers.items()}
-
-    assert metadata == dict.fromkeys(REPLICAS, planned)
-
-
-def test_created_topic_takes_records_at_once(cluster: EmbeddedCluster, topic: str) -> None:
     with Traffic(cluster.bootstrap, topic) as traffic:
         pass
 
+    assert metadata == dict.fromkeys(REPLICAS, planned)
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
-
-
-@pytest.mark.usefixtures("topic")
-def test_all_answers_are_without_error(surveyor: Surveyor) -> None:
     answers = surveyor.warehouse.rows("answers")
-
     assert {row["error"] for row in answers} == {0}
-    responses = sorted(
-        (row["broker_id"], row["topic"] is not None, row["partition"]) for row in answers if row["topic"]
-    )
-    assert responses == [(broker, True, partition) for broker in range(3) for partition in range(3)]
+    responses = sorted((row["broker_id"], row["partition"]) for row in answers if row["topic"])
+    assert responses == [(broker, partition) for broker in range(3) for partition in range(3)]
     assert [row["api"] for row in answers].count("UpdateMetadata") == 3
-
-
-@pytest.mark.usefixtures("topic")
-def test_broker_is_in_control_again(kafka: KafkaTree, surveyor: Surveyor) -> None:
     assert broker_in_control(kafka)
     handed_back = next(row for row in surveyor.warehouse.rows("commits") if row["action"] == "hand_back")
     assert "is the controller; held for" in handed_back["message"]
@@ -134,49 +120,25 @@ def test_controller_that_zookeeper_names_is_asked(
 
 @pytest.mark.first("ZooKeeper: a plan is committed in batch mode while records are written")
 def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
+    """A dry run touches nothing. Kafka's controller neither reverts the elections nor elects again."""
     plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
+    before = kafka.dump()
+    dry = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
+    assert "mode admin (broker" in dry.stdout
+    assert "dry run: nothing was written" in dry.stdout
+    assert kafka.dump() == before
 
     with Traffic(cluster.bootstrap, topic) as traffic:
         commit(surveyor, kafka, plan)
 
-    assert leaders(kafka, topic) == {0: 1, 1: 2, 2: 0}
-    assert traffic.failed == []
-    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
-
-
-def test_elections_are_known_to_every_broker(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
-) -> None:
-    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, moves(kafka, topic)))
-
+    elected = {0: 1, 1: 2, 2: 0}
     for broker in cluster.brokers.values():
-        assert {p: leader for p, (leader, _, _) in topic_metadata(broker.address, topic).items()} == {0: 1, 1: 2, 2: 0}
-
-
-def test_kafka_goes_on_from_what_was_written(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    """Its controller neither reverts it nor decides again, so the states are those that were written."""
-    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, moves(kafka, topic)))
-
+        assert {p: leader for p, (leader, _, _) in topic_metadata(broker.address, topic).items()} == elected
+    assert leaders(kafka, topic) == elected
     assert kafka.versions(topic) == dict.fromkeys(REPLICAS, 1)
     assert {kafka.state(topic, partition).leader_epoch for partition in REPLICAS} == {1}
-
-
-def test_dry_run_touches_nothing(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
-    before = kafka.dump()
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
-
-    assert "dry run: nothing was written" in done.stdout
-    assert kafka.dump() == before
-
-
-def test_auto_mode_asks_a_live_controller(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
-
-    assert "mode admin (broker" in done.stdout
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
 
 
 def test_a_host_without_java_plans_and_commits(kafka: KafkaTree, warehouse: Warehouse, tmp_path: Path) -> None:
@@ -209,28 +171,6 @@ def test_a_host_without_java_plans_and_commits(kafka: KafkaTree, warehouse: Ware
 
 def topics_of(kafka: KafkaTree) -> list[str]:
     return [*kafka.client.get_children("/brokers/topics")]
-
-
-def test_admin_mode_creates(kafka: KafkaTree, surveyor: Surveyor, warehouse: Warehouse) -> None:
-    changes = [creation("by.kafka", partition, replicas) for partition, replicas in REPLICAS.items()]
-    plan = store_plan(warehouse, kafka, changes, [topic_creation("by.kafka", {"retention.ms": "60000"})])
-
-    commit(surveyor, kafka, plan, mode="admin")
-
-    assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/by.kafka/partitions/2/state")))
-    assert leaders(kafka, "by.kafka") == {0: 0, 1: 1, 2: 2}
-    assert b'"retention.ms":"60000"' in kafka.client.get("/config/topics/by.kafka")[0]
-
-
-def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    after = {"replicas_after": [0, 77], "adding_after": [77], "leader_epoch_after": None}
-    change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
-    plan = store_plan(surveyor.warehouse, kafka, [change])
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
-
-    assert done.exit_code == 1
-    assert "the controller refused: InvalidReplicationAssignmentError (39)" in done.stdout
 
 
 def test_dead_brokers_partition_is_elected_and_it_comes_back(
