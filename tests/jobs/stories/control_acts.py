@@ -343,6 +343,7 @@ def leaders_are_balanced_when_that_is_due(controlled: ControlledCluster, broker:
 
 def it_is_stopped_longer_than_its_session(controlled: ControlledCluster, broker: int) -> None:
     """A broker dies meanwhile and another controller sees to it; when it goes on it writes nothing, and ends."""
+    epochs = [state.leader_epoch for state in controlled.states()]
     with controlled.controller.stopped():
         before = mark(controlled.kafka)
         end_session_of(controlled.kafka, controlled.controller)
@@ -357,6 +358,7 @@ def it_is_stopped_longer_than_its_session(controlled: ControlledCluster, broker:
     written = written_since(controlled.cluster, before)
     assert {transaction.session for transaction in written} <= allowed | _sessions(controlled)
     assert controlled.controller.session not in {transaction.session for transaction in written}
+    assert all(now.leader_epoch >= before for now, before in zip(controlled.states(), epochs, strict=True))
 
 
 def _sessions(controlled: ControlledCluster) -> set[int]:

@@ -41,6 +41,7 @@ from tests.jobs.support.commands.control_process import (
     started_controller,
 )
 from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, Asked, asked
+from tests.jobs.support.kafka.hostile_clients import hostile_clients, listener_port, megabytes
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
 from tests.jobs.support.kafka.real_cluster import Flow, eventually, kafka_tree
 from tests.jobs.support.kafka.secured_kafka import write_properties
@@ -61,6 +62,7 @@ LOGINS = {
 """Login modules of the brokers by mechanism, and the users that they accept."""
 FEATURE = "/feature"
 FENCED = 20
+MAX_MEGABYTES = 600
 BAD_VERSION = pack(">i", -103)
 """ZooKeeper's error code, in a response."""
 
@@ -154,7 +156,10 @@ def committed(bootstrap: str, count: int) -> set[str]:
 
 
 def test_stock_brokers_at_their_defaults(tmp_path: Path) -> None:
-    """A broker dies and comes back, another shuts down and comes back, and topics are created by their first record."""
+    """A broker dies and comes back, another shuts down and comes back, and topics are created by their first record.
+
+    Then the same happens while hostile clients attack, and Kafka's own tools do their work.
+    """
     with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path / "w") as story:
         with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
             story.kill(1)
@@ -175,20 +180,25 @@ def test_stock_brokers_at_their_defaults(tmp_path: Path) -> None:
                 producer.produce(f"auto{number}", b"first")
                 assert producer.flush(60) == 0
             transact(cluster.bootstrap, "at-the-end")
-        assert flow.failed == []
-        assert committed(cluster.bootstrap, 2) == {"while-one-is-dead", "at-the-end"}
+            assert committed(cluster.bootstrap, 2) == {"while-one-is-dead", "at-the-end"}
 
-        topics = story.kafka.client.get_children("/brokers/topics")
-        assignments = [story.kafka.assignment(name) for name in topics]
-        assert OURS not in {
-            b for assignment in assignments for replicas in assignment.partitions.values() for b in replicas
-        }
-        assert all(assignment.topic_id for assignment in assignments)
-        assert story.kafka.client.exists(FEATURE)
-        assert controller_id(story.kafka) == OURS
-        # The first record created ledger with one replica, which may be on the broker that stopped.
-        warnings = [line for line in story.controller.output.splitlines() if "warning:" in line]
-        assert [line for line in warnings if "warning: ledger-0: no in-sync replica is live" not in line] == []
+            topics = story.kafka.client.get_children("/brokers/topics")
+            assignments = [story.kafka.assignment(name) for name in topics]
+            assert OURS not in {
+                b for assignment in assignments for replicas in assignment.partitions.values() for b in replicas
+            }
+            assert all(assignment.topic_id for assignment in assignments)
+            assert story.kafka.client.exists(FEATURE)
+            assert controller_id(story.kafka) == OURS
+            # The first record created ledger with one replica, which may be on the broker that stopped.
+            warnings = [line for line in story.controller.output.splitlines() if "warning:" in line]
+            assert [line for line in warnings if "warning: ledger-0: no in-sync replica is live" not in line] == []
+            with hostile_clients(listener_port(story)):
+                story.lose_and_shut_down()
+        assert flow.failed == []
+        assert megabytes(story.controller.process.pid) < MAX_MEGABYTES
+        assert "Traceback" not in story.controller.output
+        kafkas_own_tools_do_their_work(story, tmp_path)
 
 
 def test_a_rolling_upgrade_of_the_protocol(tmp_path: Path) -> None:
@@ -415,46 +425,46 @@ def use_by_librdkafka(story: Asked, secured: Secured) -> None:
     consumer.close()
 
 
-def test_kafkas_own_tools(tmp_path: Path) -> None:
-    """Each does its work, or says why not, and no call ends by a time-out."""
-    with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path / "w") as story:
-        tools = Tools(cluster.bootstrap)
-        created = ("--create", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
-        assert "Created topic made" in tools.shown(TOPICS, *created, "--config", "retention.ms=5000")
-        assert "topic made exists" in tools.run(TOPICS, *created).stdout
-        assert "PartitionCount: 2" in tools.shown(TOPICS, "--describe", "--topic", "made")
-        tools.shown(TOPICS, "--alter", "--topic", "made", "--partitions", "3")
-        assert "PartitionCount: 3" in tools.shown(TOPICS, "--describe", "--topic", "made")
+def kafkas_own_tools_do_their_work(story: Asked, folder: Path) -> None:
+    """Each does it, or says why not, and no call ends by a time-out."""
+    cluster = story.cluster
+    tools = Tools(cluster.bootstrap)
+    created = ("--create", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
+    assert "Created topic made" in tools.shown(TOPICS, *created, "--config", "retention.ms=5000")
+    assert "topic made exists" in tools.run(TOPICS, *created).stdout
+    assert "PartitionCount: 2" in tools.shown(TOPICS, "--describe", "--topic", "made")
+    tools.shown(TOPICS, "--alter", "--topic", "made", "--partitions", "3")
+    assert "PartitionCount: 3" in tools.shown(TOPICS, "--describe", "--topic", "made")
 
-        # a follower takes a megabyte each 11 s, however low the rate, and all of it before it has heard of the throttle
-        throttle(cluster, "made")
-        producer = Producer({"bootstrap.servers": cluster.bootstrap})
-        for _ in range(500):
-            producer.produce("made", b"x" * 20_000, partition=0)
-        assert producer.flush(60) == 0
-        before = assignment(story, "made")
-        [joining] = {0, 1, 2} - {*before[0]}
-        target = [joining, before[0][1]]
-        named = ("--reassignment-json-file", reassignment_file(tmp_path, ("made", 0, target)))
-        tools.shown(MOVES, *named, "--execute", "--throttle", "10000")
-        assert "made-0" in tools.shown(MOVES, "--list")
-        assert "made-0 is still in progress" in tools.shown(MOVES, *named, "--verify")
-        tools.shown(MOVES, *named, "--cancel")  # answered once it has begun; it ends with the next AlterPartition
-        story.wait_until(lambda: {*assignment(story, "made")[0]} == {*before[0]})
-        tools.shown(MOVES, *named, "--execute")
-        story.wait_until(lambda: "made-0 is completed" in tools.shown(MOVES, *named, "--verify"))
+    # a follower takes a megabyte each 11 s, however low the rate, and all of it before it has heard of the throttle
+    throttle(cluster, "made")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(500):
+        producer.produce("made", b"x" * 20_000, partition=0)
+    assert producer.flush(60) == 0
+    before = assignment(story, "made")
+    [joining] = {0, 1, 2} - {*before[0]}
+    target = [joining, before[0][1]]
+    named = ("--reassignment-json-file", reassignment_file(folder, ("made", 0, target)))
+    tools.shown(MOVES, *named, "--execute", "--throttle", "10000")
+    assert "made-0" in tools.shown(MOVES, "--list")
+    assert "made-0 is still in progress" in tools.shown(MOVES, *named, "--verify")
+    tools.shown(MOVES, *named, "--cancel")  # answered once it has begun; it ends with the next AlterPartition
+    story.wait_until(lambda: {*assignment(story, "made")[0]} == {*before[0]})
+    tools.shown(MOVES, *named, "--execute")
+    story.wait_until(lambda: "made-0 is completed" in tools.shown(MOVES, *named, "--verify"))
 
-        tools.shown(ELECTIONS, "--election-type", "preferred", "--all-topic-partitions")
-        assert story.kafka.state("made").leader == joining
-        assert "Valid replica already elected" in tools.shown(
-            ELECTIONS, "--election-type", "unclean", "--topic", "made", "--partition", "0"
-        )
-        users = ("--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config")
-        refused = tools.run("kafka.admin.ConfigCommand", *users, "SCRAM-SHA-256=[password=x]")
-        assert "Surveyor is the controller, and does not change users" in refused.stdout + refused.stderr
-        tools.shown(TOPICS, "--delete", "--topic", "made")
-        assert "made" not in tools.shown(TOPICS, "--list").split()
-        assert committed_group(cluster.bootstrap) == 0
+    tools.shown(ELECTIONS, "--election-type", "preferred", "--all-topic-partitions")
+    assert story.kafka.state("made").leader == joining
+    assert "Valid replica already elected" in tools.shown(
+        ELECTIONS, "--election-type", "unclean", "--topic", "made", "--partition", "0"
+    )
+    users = ("--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config")
+    refused = tools.run("kafka.admin.ConfigCommand", *users, "SCRAM-SHA-256=[password=x]")
+    assert "Surveyor is the controller, and does not change users" in refused.stdout + refused.stderr
+    tools.shown(TOPICS, "--delete", "--topic", "made")
+    assert "made" not in tools.shown(TOPICS, "--list").split()
+    assert committed_group(cluster.bootstrap) == 0
 
 
 def assignment(story: Asked, topic: str) -> Mapping[int, Sequence[int]]:

@@ -1,7 +1,4 @@
-"""Hostile clients of `surveyor control --listen`: brokers are served as ever, and no acknowledged record is lost.
-
-The clients come from addresses of their own: the limits of the listener are by address.
-"""
+"""Hostile clients of `surveyor control --listen`, from addresses of their own: its limits are by address."""
 
 import random
 import socket
@@ -12,16 +9,13 @@ from struct import pack
 from threading import Event, Thread
 from typing import Final
 
-from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK
-from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, Asked, asked
-from tests.jobs.support.kafka.real_cluster import Flow
+from tests.jobs.support.kafka.asked_cluster import Asked
 
 ALTER_PARTITION: Final = 56
 CONNECTIONS: Final = 1500
 """Connections of one client, more than an address may have."""
 
-MAX_MEGABYTES: Final = 600
 PAUSE_SECONDS: Final = 0.05
 
 
@@ -87,24 +81,14 @@ def _hold_halves(over: Event, port: int, address: str, half: bytes) -> None:
         over.wait()
 
 
-def test_brokers_are_served_while_others_attack(tmp_path: Path) -> None:
-    with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path / "w") as story:
-        with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
-            with hostile_clients(_listener_port(story)):
-                story.lose_and_shut_down()
-            assert _megabytes(story.controller.process.pid) < MAX_MEGABYTES
-            story.lose_and_shut_down()
-        assert flow.failed == []
-        assert "Traceback" not in story.controller.output
-
-
-def _listener_port(story: Asked) -> int:
+def listener_port(story: Asked) -> int:
+    """The port for brokers."""
     arguments = story.controller.process.args
     assert isinstance(arguments, list)
     return int(arguments[arguments.index("--listen") + 1].rpartition(":")[2])
 
 
-def _megabytes(pid: int) -> int:
+def megabytes(pid: int) -> int:
     """The largest memory of a process until now."""
     status = Path(f"/proc/{pid}/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
