@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schemas.znode_codecs import (
@@ -169,6 +169,11 @@ def with_endpoints(chance: random.Random) -> bytes:
 
 
 @inputs(3_000)
+@example("x" * 249)
+@example("x" * 250)
+@example("__consumer_offsets")
+@example("..")
+@example("a\n")
 @given(st.text("aZ09._-/ \n\x00é" + SEVEN, max_size=6) | st.text(max_size=300) | st.text("a", max_size=300))
 def test_topic_names(topic: str) -> None:
     assert accepts_topic(topic) is is_topic_name(topic)
