@@ -190,49 +190,26 @@ def test_processes_below_one_are_found() -> None:
         os.kill(sleeping, signal.SIGKILL)
 
 
-def test_a_running_controller_is_replaced(tree: KafkaTree, start: Start) -> None:
-    active = start()
+def test_a_running_controller_is_replaced_on_request_only(tree: KafkaTree, start: Start) -> None:
+    """Without --standby another one is refused; a standby waits, and ends with a signal."""
+    closed = f"{LOOPBACK}:{free_port()}"
+    active = start("--listen", f"{LOOPBACK}:{free_port()}", "--advertise", closed)
+    assert active.logged(f"warning: cannot connect from here to {closed}, the address for brokers")
     assert active.logged("  read 3 brokers")
 
-    successor = start("--replace")
+    second, standby = start(), start("--standby")
+    assert second.process.wait(60) == 23
+    assert "`surveyor control --replace` takes over from it" in second.output
+    assert standby.logged("standing by")
+    assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    assert "ended while standing by" in standby.output
+    assert active.process.poll() is None
 
+    successor = start("--replace")
     assert successor.logged("controllership taken over")
     assert active.process.wait(60) == 20
     assert "another controller took over after our epoch" in active.output
     assert owner(tree) is not None
-
-
-def test_a_replaced_standby_stands_by_again(start: Start) -> None:
-    active = start("--standby")
-    assert active.logged("  read 3 brokers")
-
-    successor = start("--replace")
-
-    assert successor.logged("  read 3 brokers")
-    assert active.logged("standing by again")
-    assert successor.end(signal.SIGTERM) == 128 + signal.SIGTERM
-    assert eventually(lambda: active.output.count("controllership taken over") == 2)
-
-
-def test_without_standby_a_second_controller_is_refused(start: Start) -> None:
-    active = start()
-    assert active.logged("  read 3 brokers")
-
-    second = start()
-
-    assert second.process.wait(60) == 23
-    assert "`surveyor control --replace` takes over from it" in second.output
-    assert active.process.poll() is None
-
-
-def test_a_standby_ends_with_a_signal(start: Start) -> None:
-    active = start()
-    assert active.logged("  read 3 brokers")
-    standby = start("--standby")
-    assert standby.logged("standing by")
-
-    assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
-    assert "ended while standing by" in standby.output
 
 
 def test_a_standby_waits_while_it_could_not_read_what_is_deleted(tree: KafkaTree, start: Start) -> None:
@@ -287,10 +264,3 @@ def test_a_lost_connection_to_zookeeper_is_reported_at_once(proxy: ZooKeeperProx
 
     assert time.monotonic() - lost_at < SESSION_TIMEOUT
     assert active.process.poll() is None
-
-
-def test_an_unreachable_advertised_address_is_reported(start: Start) -> None:
-    closed = f"{LOOPBACK}:{free_port()}"
-    active = start("--listen", f"{LOOPBACK}:{free_port()}", "--advertise", closed)
-    assert active.logged(f"warning: cannot connect from here to {closed}, the address for brokers")
-    assert active.logged("  read 3 brokers")

@@ -34,22 +34,13 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 described = of_3_9.described
 
 test_partitions = of_3_9.test_partitions_are_those_of_kafka_topics
-test_isr_and_elr = of_3_9.test_a_killed_broker_leaves_the_isr_and_stays_eligible
 test_topics = of_3_9.test_topics_have_their_ids_and_overrides
 test_quorum = of_3_9.test_the_quorum_takes_the_place_of_the_controller
 test_voters = of_3_9.test_voters_have_their_lag
 test_requests = of_3_9.test_a_running_reassignment_is_a_request
 test_configs = of_3_9.test_brokers_report_their_configs
-test_events = of_3_9.test_events_say_what_happened
-test_status = of_3_9.test_status_is_the_same_live_and_of_the_snapshot
 test_show = of_3_9.test_show_reads_brokers_live
 test_pages = of_3_9.test_pages_make_one_list
-test_moves = of_3_9.test_moves_are_planned_without_versions
-test_losses = of_3_9.test_losses_are_simulated
-test_report = of_3_9.test_a_report_is_written
-test_restart = of_3_9.test_a_restart_is_judged_with_the_quorum
-test_restart_before = of_3_9.test_the_healthy_cluster_could_restart_each_broker
-test_restart_order = of_3_9.test_the_quorums_leader_restarts_last
 
 
 @pytest.mark.parametrize("snapshot", [1, 2])

@@ -124,24 +124,6 @@ def test_many_fast_moves_and_their_rollback_succeed(kafka: KRaftKafka, tmp_path:
     assert unions.result() == []
 
 
-def test_topics_are_made_extended_configured_and_deleted(kafka: KRaftKafka) -> None:
-    kafka.plan("make", "assign", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
-    assert committed(kafka.surveyor("commit", "make", *APPLY, "--json"))["applied_now"] == 2
-    assert eventually(lambda: len(kafka.replicas("made")) == 2)
-    assert kafka.surveyor.json("verify", "make")["complete"] == 2
-    kafka.plan("extend", "expand", "--topic", "made", "--partitions", "4")
-    assert committed(kafka.surveyor("commit", "extend", *APPLY, "--json"))["applied_now"] == 2
-    assert eventually(lambda: len(kafka.replicas("made")) == 4)
-    kafka.plan("configure", "config", "--topic", "made", "--set", "retention.ms=3600000")
-    assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 1
-    assert eventually(lambda: kafka.config("topic", "made") == {"retention.ms": "3600000"})
-    assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 0
-    kafka.plan("remove", "delete", "--topics", "made")
-    assert committed(kafka.surveyor("commit", "remove", *APPLY, "--json"))["applied_now"] == 1
-    assert eventually(lambda: "made" not in kafka.admin.list_topics(timeout=90).topics)
-    assert kafka.surveyor.json("verify", "remove")["complete"] == 1
-
-
 def test_batch_mode_is_refused_in_one_line(kafka: KRaftKafka, tmp_path: Path) -> None:
     kafka.create({"mode": [[1, 2]]})
     plan = kafka.plan("mode", *election(tmp_path, "mode"))

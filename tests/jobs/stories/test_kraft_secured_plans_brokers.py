@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, untyped
     AclBinding,
     AclOperation,
@@ -209,22 +208,6 @@ def test_plans_are_carried_out_with_the_permissions_that_the_docs_name(secured: 
 
     secured.carry_out("remove", "delete", "--topics", "work")
     assert eventually(lambda: "work" not in secured.admin.list_topics(timeout=90).topics)
-
-
-def test_a_running_move_is_cancelled_and_its_throttle_removed(secured: Secured, tmp_path: Path) -> None:
-    secured.carry_out("slow", "assign", "--topic", "slow", "--replica-assignment", "1")
-    producer = Producer({"bootstrap.servers": secured.inside, "log_level": 0})
-    for _ in range(20):
-        producer.produce("slow", b"x" * 100_000)
-    assert producer.flush(60) == 0
-    secured.plan("stop", "reassign", *_targets(tmp_path, "slow", [2]))
-    throttled = ("--throttle", "1kB/s", "--wait", "--max-wait", "1s")
-    assert secured.run(OPERATOR, "commit", "stop", *throttled, *APPLY).code == 25
-    assert eventually(lambda: bool(secured.config("BROKER", "1")))
-    cancelled = secured.json("cancel", "stop", "--apply", "--yes")
-    assert (cancelled["status"], cancelled["cancelled_now"]) == ("cancelled", 1)
-    assert eventually(lambda: secured.partitions("slow") == {0: (1, [1])})
-    assert eventually(lambda: not any(secured.config("BROKER", str(node)) for node in NODES))
 
 
 def test_a_principal_without_rights_learns_the_missing_operation(secured: Secured, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
@@ -25,19 +25,15 @@ from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.listeners import PLAINTEXT_LISTENER, Listener
 from jobs.adapters.brokers.reported_configs import read_configs_and_failures
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
-from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
-from jobs.adapters.zookeeper.controllership import controllership
 from schemas.plan import Plan
 from schemas.tables import SPARK_SCHEMAS
 from schemas.znode_codecs import Endpoint
-from tests.jobs.support.commands import commands
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
-from tests.jobs.support.commands.held_controllership import commit_held
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
 from tests.jobs.support.kafka.real_cluster import (
     Traffic,
@@ -197,29 +193,6 @@ def test_leaders_move_over_each_listener(
     assert tables["commits"]
     assert PASSWORD not in str(tables)
     assert PASSWORD not in caplog.text
-
-
-def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
-    cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, logins: ListenerLogins
-) -> None:
-    """Surveyor is the controller throughout, so no broker elects leaders."""
-    create_topic(cluster, kafka, "killed", len(logins))
-    ours = commands.Surveyor(kafka.hosts, Path(warehouse.uri))
-    alone: dict[str, Any] = {"isr_after": [0], "leader_and_isr_to": [0], "requires_dead": [1]}
-    with Traffic(cluster.bootstrap, "killed") as traffic, controllership(kafka.endpoint, OURS) as held:
-        cluster.brokers[1].kill()
-        cluster.brokers[1].expire()
-        for partition, login in enumerate(logins.values()):
-            plan = store_plan(warehouse, kafka, [election(kafka, "killed", partition, leader=0, **alone)])
-            files: dict[str, Any] = {"command_config": login.config, "zookeeper_config": kafka.endpoint.config}
-            done = commit_held(ours, plan.plan_id, held, **files, conf_path=login.conf)
-            assert done.status == "committed"
-
-    elected = [kafka.state("killed", partition) for partition in range(len(logins))]
-    cluster.brokers[1].restart()
-    assert [(state.leader, state.isr) for state in elected] == [(0, [0])] * len(logins)
-    assert traffic.failed == []
-    assert traffic.stored(len(logins)) >= traffic.acknowledged
 
 
 @pytest.mark.usefixtures("spark")

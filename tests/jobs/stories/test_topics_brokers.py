@@ -63,15 +63,32 @@ def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_added_partitions_are_known_to_every_broker(
+def test_a_topic_grows_is_configured_and_goes(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
 ) -> None:
-    plan = expansion(surveyor.warehouse, kafka, topic, [[2, 0], [0, 2]])
-    commit(surveyor, kafka, plan, mode)
+    """Every broker knows the partitions that were added, and uses the config that was altered twice."""
+    commit(surveyor, kafka, expansion(surveyor.warehouse, kafka, topic, [[2, 0], [0, 2]]), mode)
+    for before, after in (
+        ({"retention.ms": None}, {"retention.ms": "7"}),
+        ({"retention.ms": "7", "segment.ms": None}, {"retention.ms": None, "segment.ms": "9999"}),
+    ):
+        commit(surveyor, kafka, alteration(surveyor.warehouse, kafka, topic, before, after), mode)
 
     planned = {0: (0, [0, 1], [0, 1]), 1: (1, [1, 2], [1, 2]), 2: (2, [2, 0], [2, 0]), 3: (0, [0, 2], [0, 2])}
+    assert decode_config(kafka.client.get(f"/config/topics/{topic}")[0]) == {"segment.ms": "9999"}
     for broker in cluster.brokers.values():
         assert eventually(lambda: topic_metadata(broker.address, topic) == planned)  # noqa: B023 - called at once
+        assert eventually(lambda: "segment.ms -> 9999" in _processed(broker.log_of_this_run(), topic))  # noqa: B023
+
+    written(cluster, topic, records=7)
+    plan = deletion(surveyor.warehouse, kafka, topic)
+    output = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--json").stdout
+    commit(surveyor, kafka, plan, mode)
+
+    assert [deleted["records"] for deleted in json.loads(output)["deleted"]] == [7 if mode == "admin" else None]
+    assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None)
+    result = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
+    assert result["is_complete"]
 
 
 @pytest.mark.usefixtures("spark")
@@ -116,34 +133,6 @@ def test_topics_of_a_file_are_created_in_one_plan(
     assert decode_config(kafka.client.get("/config/topics/file-a")[0]) == {"retention.ms": "7"}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_altered_config_is_used_by_the_brokers(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
-) -> None:
-    commit(
-        surveyor,
-        kafka,
-        alteration(surveyor.warehouse, kafka, topic, {"retention.ms": None}, {"retention.ms": "7"}),
-        mode,
-    )
-    commit(
-        surveyor,
-        kafka,
-        alteration(surveyor.warehouse, kafka, topic, {"retention.ms": "7"}, {"retention.ms": None}),
-        mode,
-    )
-    commit(
-        surveyor,
-        kafka,
-        alteration(surveyor.warehouse, kafka, topic, {"segment.ms": None}, {"segment.ms": "9999"}),
-        mode,
-    )
-
-    assert decode_config(kafka.client.get(f"/config/topics/{topic}")[0]) == {"segment.ms": "9999"}
-    for broker in cluster.brokers.values():
-        assert eventually(lambda: "segment.ms -> 9999" in _processed(broker.log_of_this_run(), topic))  # noqa: B023
-
-
 def _processed(log: str, topic: str) -> str:
     """The last thing a broker said of a change of this topic's configuration."""
     lines = [line for line in log.splitlines() if "Processing override for entityPath" in line and topic in line]
@@ -155,21 +144,6 @@ def written(cluster: EmbeddedCluster, topic: str, records: int) -> None:
     for number in range(records):
         producer.produce(topic, key=str(number))
     assert producer.flush(30) == 0
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_deleted_topic_goes(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
-) -> None:
-    written(cluster, topic, records=7)
-    plan = deletion(surveyor.warehouse, kafka, topic)
-    output = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--json").stdout
-    commit(surveyor, kafka, plan, mode)
-
-    assert [deleted["records"] for deleted in json.loads(output)["deleted"]] == [7 if mode == "admin" else None]
-    assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None)
-    result = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
-    assert result["is_complete"]
 
 
 def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
