@@ -13,10 +13,10 @@ from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.repositories.actor import AIRFLOW, this_actor
 from schemas.columns import TABLE_COLUMNS
-from schemas.enums import Action, PlanStatus
+from schemas.enums import PlanStatus
 from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.plan_rows import creation, lose_commits, store_plan, topic_creation
+from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
@@ -47,14 +47,6 @@ def test_dry_run_changes_nothing(tree: KafkaTree, surveyor: Surveyor, plan: Plan
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
 
-def test_dry_run_of_a_creation_changes_nothing(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
-    plan = store_plan(warehouse, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
-    before = tree.dump()
-
-    assert surveyor.result(tree.hosts, plan.plan_id)["due"] == 1
-    assert tree.dump() == before
-
-
 def test_dry_run_shows_each_change(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     lines = surveyor.commit(tree.hosts, plan.plan_id).stdout
 
@@ -70,17 +62,6 @@ def test_only_apply_applies(tree: KafkaTree, surveyor: Surveyor, plan: Plan, fla
     assert tree.dump() == before
 
 
-def test_apply_writes_exactly_the_plan(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    before = tree.dump()
-
-    assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
-
-    after = tree.dump()
-    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    assert leaders(tree) == {1}
-    assert changed - {"/", "/controller", "/controller_epoch"} == {state_path(T, partition) for partition in PARTITIONS}
-
-
 def test_apply_releases_the_controllership(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
 
@@ -92,21 +73,6 @@ def test_an_alias_names_the_id(tree: KafkaTree, surveyor: Surveyor, plan: Plan) 
     surveyor.apply(tree.hosts, "alias")
 
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
-
-
-def test_commit_log_has_intents_steps_and_outcomes(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    surveyor.apply(tree.hosts, plan.plan_id)
-
-    rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
-    outcomes = [(row["action"], row["outcome"]) for row in rows]
-    assert outcomes == [
-        ("take_over", "pending"),
-        ("take_over", "applied"),
-        *[(Action.ELECT_PREFERRED, "pending")] * 4,
-        ("hand_back", "applied"),
-        *[(Action.ELECT_PREFERRED, "applied")] * 4,
-    ]
-    assert {row["state_version_after"] for row in rows if row["outcome"] == "applied" and row["topic"]} == {1}
 
 
 def test_each_row_has_its_epoch_and_airflow_run(
@@ -137,22 +103,6 @@ def test_applying_twice_changes_nothing_the_second_time(tree: KafkaTree, surveyo
 
     assert again.exit_code == DONE
     assert "nothing is due" in again.stdout
-    assert tree.dump() == before
-
-
-def test_plan_whose_outcomes_were_lost_changes_nothing_more(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan
-) -> None:
-    surveyor.apply(tree.hosts, plan.plan_id)
-    lose_commits(warehouse)
-    warehouse.update("plans", "true", status="'committing'")
-    before = tree.dump()
-
-    again = surveyor.apply(tree.hosts, plan.plan_id)
-
-    assert again.exit_code == DONE
-    assert surveyor.outcomes(plan.plan_id, attempt=2) == dict.fromkeys(PARTITIONS, "applied")
-    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
     assert tree.dump() == before
 
 
@@ -316,14 +266,6 @@ def test_fenced_in_the_middle(tree: KafkaTree, surveyor: Surveyor, proxy: ZooKee
     assert tree.client.get("/controller_epoch")[0] == b"9"
 
 
-def test_lost_answer_of_a_commit(tree: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan) -> None:
-    proxy.lose(Loss(MULTI, nth=2))
-
-    assert surveyor.apply(proxy.hosts, plan.plan_id).exit_code == DONE
-    assert surveyor.outcomes(plan.plan_id) == dict.fromkeys(PARTITIONS, "applied")
-    assert tree.versions(T) == dict.fromkeys(PARTITIONS, 1)
-
-
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("deliver", [True, False])
 def test_next_commit_finishes_after_a_lost_session(
@@ -339,14 +281,6 @@ def test_next_commit_finishes_after_a_lost_session(
     assert outcomes == {0: "applied", 1: "unknown", 2: "skipped", 3: "skipped"}
     assert surveyor.outcomes(plan.plan_id, attempt=2) == dict.fromkeys(PARTITIONS, "applied")
     assert tree.versions(T) == dict.fromkeys(PARTITIONS, 1)
-
-
-def test_creation_is_committed(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
-    changes = [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])]
-    plan = store_plan(warehouse, tree, changes, [topic_creation("new")])
-
-    assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
-    assert tree.state("new", 1).leader == 2
 
 
 def test_clusters_of_one_warehouse_do_not_mix(

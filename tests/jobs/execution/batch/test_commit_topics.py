@@ -1,7 +1,8 @@
-"""Topics expanded, configured and deleted in batch mode: dry unless --apply, done once, stale where necessary."""
+"""Elections, and topics expanded, configured and deleted in batch mode: dry unless --apply, done once, or stale."""
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ from schemas.topic_configs import TIERED
 from schemas.znode_codecs import decode_assignment, decode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
-from tests.jobs.support.rows.plan_rows import creation, lose_commits, store_plan, topic_creation
-from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
+from tests.jobs.support.rows.plan_rows import creation, election, lose_commits, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 T, K = "t", "retention.ms"
@@ -24,6 +25,7 @@ CONTROL = {"/", "/controller", "/controller_epoch"}
 PLANS: dict[str, Callable[[Warehouse, KafkaTree], Plan]] = {
     "config": lambda warehouse, tree: alteration(warehouse, tree, T, {K: None, "c": "1"}, {K: "2", "c": None}),
     "delete": lambda warehouse, tree: deletion(warehouse, tree, T, "other"),
+    "elect": lambda warehouse, tree: store_plan(warehouse, tree, [election(tree, T, p, leader=p + 1) for p in (0, 1)]),
     "expand": lambda warehouse, tree: expansion(warehouse, tree, T, [[1, 2], [2, 0], [0, 1]]),
 }
 
@@ -67,6 +69,11 @@ def assert_done(tree: KafkaTree, kind: str) -> None:
     elif kind == "delete":
         assert sorted(tree.client.get_children("/admin/delete_topics")) == ["other", T]
         assert tree.client.get("/admin/delete_topics/t")[0] is None
+    elif kind == "elect":
+        assert [(tree.state(T, partition).leader, tree.version(T, partition)) for partition in (0, 1)] == [
+            (1, 1),
+            (2, 1),
+        ]
     else:
         data, stat = tree.client.get(f"/brokers/topics/{T}")
         assignment = decode_assignment(data)
@@ -79,6 +86,7 @@ def assert_done(tree: KafkaTree, kind: str) -> None:
 WRITTEN = {
     "config": {"/config", "/config/changes", "/config/changes/config_change_0000000000", f"/config/topics/{T}"},
     "delete": {"/admin/delete_topics", f"/admin/delete_topics/{T}", "/admin/delete_topics/other"},
+    "elect": {state_path(T, partition) for partition in (0, 1)},
     "expand": {
         f"/brokers/topics/{T}",
         f"/brokers/topics/{T}/partitions",
@@ -87,7 +95,12 @@ WRITTEN = {
 }
 
 
-DUE = {"config": "1 of 1 operation is due", "delete": "2 of 2 operations are due", "expand": "3 of 3 changes are due"}
+DUE = {
+    "config": "1 of 1 operation is due",
+    "delete": "2 of 2 operations are due",
+    "elect": "2 of 2 changes are due",
+    "expand": "3 of 3 changes are due",
+}
 
 
 @pytest.mark.parametrize("mode", ["batch", "admin"])
@@ -112,17 +125,24 @@ def test_apply_writes_exactly_the_plan(topics: KafkaTree, surveyor: Surveyor, pl
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def test_commit_log_has_intents_and_outcomes(topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
-    plan = PLANS["delete"](warehouse, topics)
+@pytest.mark.parametrize(
+    ("which", "action", "rows"),
+    [("delete", "delete_topic", [(T, None), ("other", None)]), ("elect", "elect_preferred", [(T, 1), (T, 1)])],
+)
+def test_commit_log_has_intents_and_outcomes(  # noqa: PLR0913, PLR0917 - fixtures
+    topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, which: str, action: str, rows: list[Any]
+) -> None:
+    """Rows of changes name their topic and, once they are applied, the version of the state."""
+    plan = PLANS[which](warehouse, topics)
 
     surveyor.apply(topics.hosts, plan.plan_id)
 
-    rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
-    assert [(row["action"], row["topic"], row["outcome"]) for row in rows] == [
-        *[("take_over", None, outcome) for outcome in ("pending", "applied")],
-        *[("delete_topic", topic, "pending") for topic in (T, "other")],
-        ("hand_back", None, "applied"),
-        *[("delete_topic", topic, "applied") for topic in (T, "other")],
+    log = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
+    assert [(row["action"], row["topic"], row["outcome"], row["state_version_after"]) for row in log] == [
+        *[("take_over", None, outcome, None) for outcome in ("pending", "applied")],
+        *[(action, topic, "pending", None) for topic, _ in rows],
+        ("hand_back", None, "applied", None),
+        *[(action, topic, "applied", version) for topic, version in rows],
     ]
 
 
@@ -304,7 +324,7 @@ def _progress(surveyor: Surveyor, hosts: str, plan: Plan) -> dict[str, int]:
     return {name: result[name] for name in ("complete", "in_progress", "not_started", "diverged")}
 
 
-AFTER = {"config": (1, 0), "delete": (0, 2), "expand": (3, 0)}
+AFTER = {"config": (1, 0), "delete": (0, 2), "elect": (2, 0), "expand": (3, 0)}
 
 
 def test_verify_shows_the_progress(topics: KafkaTree, surveyor: Surveyor, plan: Plan, kind: str) -> None:
