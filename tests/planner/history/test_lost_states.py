@@ -63,20 +63,17 @@ TOPICS_THEN: Final[list[tuple[str | None, str | None, int | None, bool]]] = [
 ]
 
 
-@pytest.mark.parametrize(("now", "then", "version", "same"), TOPICS_THEN)
-def test_another_id_or_restarted_version_is_another_topic(
-    spark: SparkSession,
-    now: str | None,
-    then: str | None,
-    version: int | None,
-    same: bool,  # noqa: FBT001
-) -> None:
-    rule_input = RuleInput([NEW | {"topic_version": 0}], [topic_row(topic_id=now)])
-    history = frame(spark, [_past_row(1, topic_version=0), _past_row(5, None, topic_version=0)], PARTITION_HISTORY)
+def test_another_id_or_restarted_version_is_another_topic(spark: SparkSession) -> None:
+    names = [{"topic": f"t{number}"} for number in range(len(TOPICS_THEN))]
+    topics = [topic_row(topic_id=now) | name for name, (now, *_) in zip(names, TOPICS_THEN, strict=True)]
+    rule_input = RuleInput([NEW | {"topic_version": 0} | name for name in names], topics)
+    past = [_past_row(1, topic_version=0), _past_row(5, None, topic_version=0)]
+    history = frame(spark, [row | name for name in names for row in past], PARTITION_HISTORY)
     known = last_known_states(without_state(*rule_input.frames(spark)[:2]), history)
     schema = "topic string, gone bigint, id_then string, version_then int"
-    ids = spark.createDataFrame([("t", 5, then, version)], schema)
-    assert filter_same_topic(known, ids).isEmpty() is not same
+    then = [(f"t{number}", 5, *case[1:3]) for number, case in enumerate(TOPICS_THEN)]
+    kept = filter_same_topic(known, spark.createDataFrame(then, schema))
+    assert {row["topic"] for row in as_rows(kept)} == {f"t{n}" for n, case in enumerate(TOPICS_THEN) if case[3]}
 
 
 def test_topics_queued_for_deletion_are_left_alone(spark: SparkSession) -> None:

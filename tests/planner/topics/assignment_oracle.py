@@ -41,9 +41,8 @@ def placed(assigned: DataFrame) -> Placed:
     return lists
 
 
-def listed(assigned: DataFrame) -> str:
+def listed(placement: Placed) -> str:
     """Format the replicas of one topic's partitions as Kafka's vectors."""
-    placement = placed(assigned)
     return " ".join("".join(map(str, placement[key])) for key in sorted(placement))
 
 
@@ -112,6 +111,6 @@ def some_topics(draw: st.DrawFn, brokers: int) -> list[Row]:
     for number in range(count):
         existing = draw(st.just(0) | st.integers(1, 200))
         partitions = range(existing, existing + draw(st.integers(1, 40)))
-        factor, start, shift = (draw(st.integers(low, high)) for low, high in ((1, brokers), (0, 20), (0, 2**31 - 1)))
+        factor, start, shift = (draw(st.integers(low, high)) for low, high in ((1, brokers), *[(0, 2**31 - 1)] * 2))
         rows.append(topic(partitions, factor, start, shift, name=f"t{number}"))
     return rows

@@ -1,4 +1,4 @@
-"""Placement of new topics: Kafka's own vectors, and its loop as a second way to the same result."""
+"""Placement of new topics and added partitions as by Kafka's loops, which give its own vectors."""
 
 from collections import Counter
 from typing import Final
@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from planner.rules.replica_placement import start_of_round
 from planner.topics.assignment import assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
 from schemas.rows import Row
 from tests.planner.topics.assignment_oracle import kafkas, listed, placed, some_topics, topic, topics
@@ -31,21 +32,38 @@ KAFKA: Final = {
 }
 
 
+# brokers, first replica of the topic, replication factor, existing partitions, replicas of the added ones
+ADDED: Final = {
+    "testReplicaPlacementAllServers": ([0, 1, 2, 3], 2, 4, 1, "3201 0312 1023 2301 3012 0123"),
+    "testReplicaPlacementPartialServers": ([0, 1, 2, 3], 1, 2, 1, "20 31"),
+    "a round begins with the first one added": (FIVE, 0, 3, 10, "023 134 240"),
+    "the first replica is gone": ([0, 1, 3], 2, 1, 1, "0 1 3"),
+    "all are below it": ([0, 1, 2], 7, 2, 2, "20 02 10"),
+    "one broker": ([4], 4, 1, 3, "4 4"),
+}
+
+
 @pytest.mark.parametrize("vector", KAFKA.values(), ids=KAFKA)
-def test_kafkas_vectors(spark: SparkSession, vector: tuple[list[int], int, int, int, int, str]) -> None:
+def test_kafkas_vectors(vector: tuple[list[int], int, int, int, int, str]) -> None:
     brokers, factor, start, shift, first, expected = vector
     row = topic(range(first, first + len(expected.split())), factor, start, shift)
 
-    assigned = topics(spark, row).transform(partition_ids).transform(assign_rack_unaware, brokers)
+    assert listed(kafkas([row], brokers)) == expected
 
-    assert listed(assigned) == expected
+
+@pytest.mark.parametrize("vector", ADDED.values(), ids=ADDED)
+def test_kafkas_vectors_of_added_partitions(vector: tuple[list[int], int, int, int, str]) -> None:
+    brokers, first, factor, existing, expected = vector
+    row = topic(range(existing, existing + len(expected.split())), factor, start_of_round(brokers, first))
+
+    assert listed(kafkas([row], brokers)) == expected
 
 
 def test_simple_strategy(spark: SparkSession) -> None:
     """Replica j of partition i is on broker (i + j) mod n."""
     ids = topics(spark, topic(range(6), 3, 0)).transform(partition_ids)
 
-    assert listed(ids.transform(assign_simple, FIVE)) == "012 123 234 340 401 012"
+    assert listed(placed(ids.transform(assign_simple, FIVE))) == "012 123 234 340 401 012"
 
 
 def test_by_hand(spark: SparkSession) -> None:

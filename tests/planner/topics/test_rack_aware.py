@@ -1,4 +1,4 @@
-"""Placement over racks: Kafka's own vectors, and its loop as a second way to the same result."""
+"""Placement over racks as by Kafka's loops, which give its own vectors."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.rules.replica_placement import lists_for, rack_alternated, rack_aware_lists
+from planner.rules.replica_placement import lists_for, rack_alternated, rack_aware_lists, start_of_round
 from planner.topics.assignment import LISTS, assign_rack_aware, partition_ids
 from planner.topics.crowding import crowded_rows, least_crowding, max_per_rack
 from schemas.rows import Row
@@ -50,11 +50,16 @@ def _assigned(spark: SparkSession, racks: Mapping[int, str], *rows: Row) -> Data
 
 
 @pytest.mark.parametrize("vector", KAFKA.values(), ids=KAFKA)
-def test_kafkas_vectors(spark: SparkSession, vector: tuple[Mapping[int, str], int, int, int, str]) -> None:
+def test_kafkas_vectors(vector: tuple[Mapping[int, str], int, int, int, str]) -> None:
     racks, factor, start, first, expected = vector
     row = topic(range(first, first + len(expected.split())), factor, start)
 
-    assert listed(_assigned(spark, racks, row)) == expected
+    assert listed(kafkas([row], sorted(racks), racks)) == expected
+
+
+def test_places_are_counted_by_id_though_racks_take_turns() -> None:
+    """Kafka's start 2 for T, as in "added, two replicas": broker 2 is third by id, and last in the alternating list."""
+    assert start_of_round(sorted(T), 2) == 2
 
 
 TWO_SITES: Final = dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b")

@@ -319,8 +319,10 @@ WARNED: list[tuple[str, Begin, str]] = [
 ]
 
 
-@pytest.mark.parametrize("apply", [True, False])
-@pytest.mark.parametrize(("begin", "words"), [case[1:] for case in WARNED], ids=[case[0] for case in WARNED])
+@pytest.mark.parametrize(
+    ("begin", "words", "apply"),
+    [*((*case[1:], False) for case in WARNED), *((*case[1:], True) for case in WARNED[-3:])],
+)
 def test_other_reassignments_out_of_the_way_are_warned_of(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
