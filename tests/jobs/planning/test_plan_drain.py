@@ -91,22 +91,6 @@ def test_a_partition_with_a_pending_request_is_left_alone(surveyor: Surveyor, tr
     assert {row["partition"] for row in changes} == {0, 2}
 
 
-def test_controlled_shutdown_by_a_resident_controller(surveyor: Surveyor, tree: KafkaTree) -> None:
-    plan = surveyor.json(*RESIDENT)["plan_id"]
-    with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, plan, held, timeout_seconds=1)
-        epoch = held.epoch
-
-    states = [tree.state("orders", partition) for partition in ORDERS]
-    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 6), (2, [2, 0], 6), (2, [2, 0], 6)]
-    marks = surveyor.rows("drained", "broker_id", "mode", "plan_id", "controller_epoch")
-    assert marks == [(1, "resident", plan, epoch)]
-    drained_told = {
-        (r["api"], r["partition"]) for r in surveyor.warehouse.rows("answers") if r["topic"] and r["broker_id"] == 1
-    }
-    assert drained_told == {("StopReplica", 0), ("LeaderAndIsr", 1), ("StopReplica", 2)}
-
-
 def test_a_commit_that_hands_back_refuses_a_resident_drain(surveyor: Surveyor, tree: KafkaTree) -> None:
     """Also in a dry run: a resident drain would end with the commit."""
     plan = surveyor.json(*RESIDENT)["plan_id"]
@@ -153,6 +137,8 @@ def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTr
     """A stopped replica gets LeaderAndIsr at a higher epoch than before; a replica in sync needs nothing."""
     with controllership(tree.endpoint, OURS) as held:
         commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, timeout_seconds=1)
+        early = surveyor("plan", "undrain", "--brokers", "1")
+        assert (early.code, "run `surveyor snapshot --" in early.stderr) == (23, True)
         state = b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":6,"isr":[2,0,1]}'
         tree.write("/brokers/topics/orders/partitions/1/state", state)
         surveyor.json("snapshot")
@@ -220,39 +206,6 @@ def test_a_drained_broker_alone_in_sync_is_elected(surveyor: Surveyor, tree: Kaf
         shown = surveyor("show", "plan", plan).stdout
         assert "no replica that is not drained can lead: drained broker 1 leads" in shown
         assert "1 partition is led by a drained broker, as no other replica can lead: single-0" in shown
-
-
-def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree: KafkaTree) -> None:
-    with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, timeout_seconds=1)
-        stale = surveyor("plan", "undrain", "--brokers", "1")
-        assert (stale.code, "run `surveyor snapshot --" in stale.stderr) == (23, True)
-        state = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":7,"isr":[2,1]}'
-        tree.write("/brokers/topics/orders/partitions/1/state", state)
-        tree.unregister(2)
-        surveyor.json("snapshot")
-        assert surveyor.json("plan", "elect", "--preferred")["changes"] == 0
-        reconciled = surveyor.json("plan", "reconcile")
-        of_plan = ("plan_id", "=", reconciled["plan_id"])
-        assert {row["partition"]: row["leader_after"] for row in surveyor.warehouse.rows("changes", of_plan)} == {
-            0: 0,
-            2: 0,
-            1: 1,  # drained, and the only one in sync
-        }
-        assert surveyor.warehouse.rows("rejections", of_plan) == []
-
-        undrain = surveyor.json("plan", "undrain", "--brokers", "1")
-        status = commit_held(surveyor, undrain["plan_id"], held, timeout_seconds=1).status
-
-    assert (undrain["changes"], undrain["rejected"], status) == (1, 1, "committed")
-    assert surveyor.rows("drained", "broker_id") == []
-    surveyor.json("snapshot")
-    again = ("plan_id", "=", surveyor.json("plan", "reconcile")["plan_id"])
-    assert {row["partition"]: row["leader_after"] for row in surveyor.warehouse.rows("changes", again)} == {
-        0: 0,
-        1: 1,
-        2: 0,
-    }
 
 
 @pytest.fixture
