@@ -224,12 +224,12 @@ def test_at_any_import(tmp_path: Path, module: str) -> None:
     ("program", "seconds", "how"),
     [
         (None, 0.0, (signal.SIGINT, False)),
-        (None, 0.5, (signal.SIGINT, True)),
-        (None, 1.5, (signal.SIGINT, False)),
+        pytest.param(None, 0.5, (signal.SIGINT, True), marks=pytest.mark.repeat),
+        pytest.param(None, 1.5, (signal.SIGINT, False), marks=pytest.mark.repeat),
         (None, 3.0, (signal.SIGTERM, True)),
-        (READ_BY_EXECUTORS, 0.0, (signal.SIGINT, False)),
+        pytest.param(READ_BY_EXECUTORS, 0.0, (signal.SIGINT, False), marks=pytest.mark.repeat),
         (READ_BY_EXECUTORS, 2.0, (signal.SIGTERM, True)),
-        (READ_BY_THE_ENGINE, 0.0, (signal.SIGINT, False)),
+        pytest.param(READ_BY_THE_ENGINE, 0.0, (signal.SIGINT, False), marks=pytest.mark.repeat),
         (READ_BY_THE_ENGINE, 2.0, (signal.SIGTERM, True)),
     ],
 )

@@ -12,6 +12,8 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Final
 
+import pytest
+
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import as_of
 from schemas.rows import Snapshot
@@ -80,22 +82,14 @@ def test_in_a_folder(tmp_path: Path) -> None:
     check(str(tmp_path / "warehouse"), lines)
 
 
-def test_on_s3(object_store: str) -> None:
-    lines = written_at_once(object_store)
+STORES: Final = [pytest.param(store, marks=pytest.mark.repeat) for store in ("hdfs_folder", "azure_folder")]
+
+
+@pytest.mark.objects
+@pytest.mark.parametrize("store", ["object_store", *STORES])
+def test_on_a_store(store: str, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(store)
+    lines = written_at_once(folder)
 
     report(lines)
-    check(object_store, lines)
-
-
-def test_on_hdfs(hdfs_folder: str) -> None:
-    lines = written_at_once(hdfs_folder)
-
-    report(lines)
-    check(hdfs_folder, lines)
-
-
-def test_on_adls(azure_folder: str) -> None:
-    lines = written_at_once(azure_folder)
-
-    report(lines)
-    check(azure_folder, lines)
+    check(folder, lines)
