@@ -56,16 +56,15 @@ MOVES = [
 """Requests to move a partition, to move one to a dead broker, and to move an unknown partition."""
 
 
-def request_moves(tree: KafkaTree, controller: ResidentController) -> None:
+def test_requested_moves_begin_end_and_wait_for_their_targets(
+    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
+) -> None:
+    """The source is stopped after the target was sent its leader; the move to a dead broker begins as it registers."""
+    controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
     tree.client.create(REASSIGN, encode_partitions(MOVES))
     run_until_quiet(controller)
-
-
-def test_requested_reassignment_begins(tree: KafkaTree, controller: ResidentController) -> None:
-    request_moves(tree, controller)
-
     topic = tree.assignment("orders")
     assert (topic.partitions[0], topic.adding_replicas, topic.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
     sent_as_new = {broker: requests_to(tree, broker, "leader_and_isr")["orders", 0].is_new for broker in (1, 2)}
@@ -73,43 +72,19 @@ def test_requested_reassignment_begins(tree: KafkaTree, controller: ResidentCont
     # the request for the unknown partition is withdrawn; the one for a dead broker waits
     assert tree.client.get(REASSIGN)[0] == encode_partitions(MOVES[:2])
 
-
-def test_source_is_stopped_after_the_target_was_sent_its_leader(
-    tree: KafkaTree, controller: ResidentController
-) -> None:
-    request_moves(tree, controller)
     assert tree.brokers is not None
     received = tree.brokers.in_order("orders")
-
     put_isr(tree, "orders", [0, 1, 2])
     run_until_quiet(controller)
-
     assert received[:5].count((0, "update_metadata")) == 1
     assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*received[:5]}
     assert received[5] == (0, "stop_replica")  # as in Kafka
     assert requests_to(tree, 0, "stop_replica")["orders", 0].delete_partition
     assert requests_to(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
-
-
-def test_requested_reassignment_ends_once_in_sync(tree: KafkaTree, controller: ResidentController) -> None:
-    request_moves(tree, controller)
-
-    put_isr(tree, "orders", [0, 1, 2])
-    run_until_quiet(controller)
-
     topic, state = tree.assignment("orders"), tree.state("orders")
     assert (topic.partitions, topic.removing_replicas) == ({0: [1, 2], 1: [1, 2]}, {})
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1, 2], 8)
     assert tree.client.get(REASSIGN)[0] == encode_partitions(MOVES[1:2])
-
-
-def test_move_to_a_dead_broker_begins_once_it_registers(
-    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
-) -> None:
-    controller.log.start()
-    request_moves(tree, controller)
-    put_isr(tree, "orders", [0, 1, 2])
-    run_until_quiet(controller)
 
     tree.register(9)
     drain_watches(controller)
@@ -118,7 +93,6 @@ def test_move_to_a_dead_broker_begins_once_it_registers(
     put_isr(tree, "orders", [1, 2, 9], partition=1)
     run_until_quiet(controller)
     controller.log.close()
-
     assert tree.assignment("orders").partitions[1] == [9, 2]
     assert tree.client.exists(REASSIGN) is None
     kind = "withdraw_reassignment"

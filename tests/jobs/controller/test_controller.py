@@ -82,51 +82,35 @@ def test_new_topics_and_partitions_get_leaders(tree: KafkaTree, controller: Resi
 ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 
 
-def lose_broker_1(tree: KafkaTree, controller: ResidentController) -> None:
-    tree.add_topic("orders", ORDERS, topic_id=None)
-    initialize(controller)
-    tree.unregister(1)
-    run_until_quiet(controller)
-
-
 def leaders_of_orders(tree: KafkaTree) -> dict[int, tuple[int, list[int], int]]:
     """Leader, ISR and leader epoch by partition."""
     states = {partition: tree.state("orders", partition) for partition in ORDERS}
     return {partition: (state.leader, state.isr, state.leader_epoch) for partition, state in states.items()}
 
 
-def test_leaders_of_a_failed_broker_are_elected(tree: KafkaTree, controller: ResidentController) -> None:
-    lose_broker_1(tree, controller)
+def test_a_broker_fails_and_returns_and_another_one_bounces(
+    tree: KafkaTree, controller: ResidentController, log: list[str]
+) -> None:
+    tree.add_topic("orders", ORDERS, topic_id=None)
+    initialize(controller)
+    assert tree.brokers is not None
 
+    tree.unregister(1)
+    run_until_quiet(controller)
     assert leaders_of_orders(tree) == {0: (0, [0, 2], 6), 1: (2, [2, 0], 6), 2: (2, [2, 0], 6)}
     assert requests_to(tree, 0, "leader_and_isr")["orders", 1].leader == 2
     assert requests_to(tree, 2, "update_metadata")["orders", 0].offline_replicas == (1,)
 
-
-def test_broker_that_returns_is_sent_its_replicas(
-    tree: KafkaTree, controller: ResidentController, log: list[str]
-) -> None:
-    lose_broker_1(tree, controller)
-    assert tree.brokers is not None
     tree.brokers[1].received.clear()
-
     tree.register(1)
     run_until_quiet(controller)
-
     assert {state.leader_epoch for state in requests_to(tree, 1, "leader_and_isr").values()} == {6}
     assert {live.id_ for live in tree.brokers[0].of("update_metadata")[-1].request.live_brokers} == {0, 1, 2}
     assert "  broker 1 has registered" in log
 
-
-def test_bounce_is_a_failure_and_a_start(tree: KafkaTree, controller: ResidentController, log: list[str]) -> None:
-    lose_broker_1(tree, controller)
-    assert tree.brokers is not None
-    assert tree.brokers[0].of("leader_and_isr")
     tree.brokers[0].received.clear()
-
     tree.bounce(0)
     run_until_quiet(controller)
-
     assert leaders_of_orders(tree) == dict.fromkeys(ORDERS, (2, [2], 7))
     requests = requests_to(tree, 0, "leader_and_isr")
     assert {place: state.leader_epoch for place, state in requests.items()} == {("orders", p): 7 for p in ORDERS}
