@@ -17,7 +17,7 @@ from bench.clusters.synthetic import cluster
 from bench.figures import Figure, median_of, timed
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.runtime.progress import progress
-from tests.jobs.support.kafka.kafka_tools import MOVES, Tools
+from tests.jobs.support.kafka.kafka_tools import AS_SHIPPED, MOVES, Tools
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.spark_settings import JVM_OPTIONS
 
@@ -103,7 +103,7 @@ def bench_generate(rounds: int) -> Figure:
         json.dump({"version": 1, "topics": names}, topics)
         topics.flush()
         question = ("--topics-to-move-json-file", topics.name, "--broker-list", "0,1")
-        tools = Tools(running.bootstrap)
+        tools = Tools(running.bootstrap, options=AS_SHIPPED)
         _peak_bytes("snapshot", *place)
         figures = [
             Figure(

@@ -30,6 +30,12 @@ MAX_CONNECT_RETRIES: Final = 5
 UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 """Timestamps in the tables are UTC wherever a job runs."""
 
+NO_ORIGINS: Final = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+"""PySpark does not look up the calling line for each column expression, of which a plan has some 700.
+
+The setting is static, so a server's session has that of the server.
+"""
+
 DELTA: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
@@ -99,7 +105,8 @@ def _embedded_session() -> SparkSession:
     embedded_engine.close_port()
     session = cast("SparkSession", Remote.builder.channelBuilder(builder).create())
     session.client.set_retry_policies([])
-    session.conf.set(*next(iter(UTC.items())))
+    for setting in (UTC | NO_ORIGINS).items():
+        session.conf.set(*setting)
     channel.close()  # gRPC gave the session's channel the same connection
     return session
 

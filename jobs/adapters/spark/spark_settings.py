@@ -9,6 +9,7 @@ BASE_SETTINGS: Final = {
     "spark.sql.extensions": connect.DELTA,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     **connect.UTC,
+    **connect.NO_ORIGINS,
 }
 
 OWN_JVM: Final = {

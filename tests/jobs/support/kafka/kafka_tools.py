@@ -1,6 +1,7 @@
 """Kafka's own command line tools, as Kafka 3.9.2 brings them."""
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,10 +22,19 @@ _LOGIN_MODULES: Final = {
 }
 
 
-def java_of_tools() -> list[str]:
-    """Begin a command line of a tool of Kafka: a JVM that is over soon."""
-    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    return [str(find_java()), *quick, "-cp", class_path(kafka_jars())]
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that is over soon."""
+
+AS_SHIPPED: Final = (
+    *("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
+    *("-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
+)
+"""The options with which bin/kafka-run-class.sh starts a tool."""
+
+
+def java_of_tools(options: Sequence[str] = QUICK) -> list[str]:
+    """Begin a command line of a tool of Kafka."""
+    return [str(find_java()), *options, "-cp", class_path(kafka_jars())]
 
 
 @dataclass
@@ -33,12 +43,13 @@ class Tools:
 
     bootstrap: str
     command_config: Path | None = None
+    options: Sequence[str] = QUICK
 
     def run(self, tool: str, *options: str) -> "subprocess.CompletedProcess[str]":
         """Run a tool; none may wait longer than a minute."""
         option = "--admin.config" if tool == ELECTIONS else "--command-config"
         login = () if self.command_config is None else (option, str(self.command_config))
-        command = [*java_of_tools(), tool, "--bootstrap-server", self.bootstrap, *login, *options]
+        command = [*java_of_tools(self.options), tool, "--bootstrap-server", self.bootstrap, *login, *options]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def shown(self, tool: str, *options: str) -> str:
