@@ -1,10 +1,18 @@
 """The approval of a write: by the terminal, by --apply without one, or in advance."""
 
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 from jobs.core.errors import RefusedError
 from jobs.runtime.confirmation import approval, ask
 from jobs.runtime.review import Review
+from tests.jobs.support.kafka.real_cluster import eventually
 
 REVIEW = Review("write them?", ["~ orders-0"], ["rack a loses a replica"])
 DELETION = Review("type its name", expected_word="orders", unattended_refusal="orders would be deleted")
@@ -40,3 +48,35 @@ def test_a_terminal_shows_the_lines_before_it_asks(
 
     assert not ask(REVIEW)
     assert capsys.readouterr().err == "~ orders-0\n"
+
+
+ASKING = """\
+import sys, time
+from jobs.runtime.confirmation import confirm
+print("at work", flush=True)
+time.sleep(1)
+print("agreed" if confirm("write it?") else "refused", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("before", "answer", "result"), [("y\n", "n\n", "refused"), ("n\n", "y\n", "agreed")])
+def test_keys_pressed_before_the_question_are_no_answer(tmp_path: Path, before: str, answer: str, result: str) -> None:
+    ours, theirs = pty.openpty()
+    output = tmp_path / "output"
+    with (
+        output.open("wb") as log,
+        subprocess.Popen([sys.executable, "-c", ASKING], stdin=theirs, stdout=log, stderr=log) as process,
+    ):
+        try:
+            assert eventually(lambda: "at work" in output.read_text())
+            os.write(ours, before.encode())
+            assert eventually(lambda: "write it?" in output.read_text())
+            time.sleep(0.3)
+            assert process.poll() is None
+            os.write(ours, answer.encode())
+            process.wait(20)
+        finally:
+            process.kill()
+            os.close(ours)
+            os.close(theirs)
+    assert result in output.read_text()

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from planner.columns.broker_sets import with_drained
 from planner.history.evidence import log_sizes, ranked_evidence
+from planner.leadership.failure_handling import SOURCE_COLUMNS, needing_attention
 from planner.leadership.unclean_config import default_recovery_state
 from planner.leadership.unclean_recovery import (
     offline_partitions,
@@ -244,3 +245,31 @@ def test_ranking_by_hand(
         for n in range(len(histories))
     ]
     assert ranked == [_ranked_by_hand(rows, kept, sizes, 8) for rows, _, sizes in histories]
+
+
+# replicas, leader, ISR, understood -> whether it is a candidate
+CANDIDATES: Final = [
+    ([1, 2], 1, [1, 2], True, False),
+    ([1, 9], 1, [1], True, False),  # a dead replica that is not in the ISR needs nothing
+    ([4, 1], 4, [1, 4], True, False),  # registered is live, understood or not
+    ([1, 2], 2, [1], True, False),
+    ([1, 9], 1, [1, 9], True, True),
+    ([9, 8, 1], 9, [9, 8, 1], True, True),
+    ([9, 1], 9, [1], True, True),
+    ([1, 2], 1, [1, 2, 9], True, True),  # in the ISR and not assigned
+    ([1, 2], NO_LEADER, [1, 2], True, True),
+    ([1, 2], None, None, True, True),
+    ([1, 2], 1, [1, 2], False, True),
+    ([1, 2, 4, 1, 2], 1, [1, 2, 4, 2, 1, 8], True, True),
+]
+
+
+def test_each_in_need_once_and_as_it_was(spark: SparkSession) -> None:
+    rows = [
+        partition_row(replicas, leader, isr, partition=number, understood=understood)
+        for number, (replicas, leader, isr, understood, _) in enumerate(CANDIDATES)
+    ]
+    partitions, _, brokers = RuleInput(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
+    needed = [row for row, (*_, needs) in zip(rows, CANDIDATES, strict=True) if needs]
+    actual = sorted(as_rows(needing_attention(partitions, brokers)), key=lambda row: row["partition"])
+    assert actual == as_rows(frame(spark, needed, PARTITIONS).select(*SOURCE_COLUMNS))

@@ -5,19 +5,24 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Thread, Timer
+from typing import Any
 
 import pytest
+from kafka.net.connection import SaslReauthenticator
 from msgspec import structs
 
+from jobs.adapters.brokers import admin_client
 from jobs.adapters.brokers import connection as broker_connection
+from jobs.adapters.brokers.admin_client import LateRequestError, connected_admin
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import refuse_unresponsive, unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import DeliverySeconds, deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.brokers.transport import Transport
+from jobs.adapters.delta.warehouse_lease import MARGIN_SECONDS
 from jobs.core.errors import RefusedError
 from jobs.execution.batch.notification import broker_error_lines
 from planner.broker_requests import notices_for
@@ -25,6 +30,7 @@ from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NOT_SENT
 from schemas.rows import Broker, Change
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka.paged_brokers import PagedCluster
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.kafka.registrations import broker_at, broker_without_endpoints
 from tests.typed_rows import typed
@@ -389,3 +395,84 @@ def test_answer_that_cannot_be_read_is_no_success() -> None:
     )
 
     assert broken.errors() == [NOT_SENT]
+
+
+CHANGE = "45"
+"""AlterPartitionReassignments, as the simulated brokers note it."""
+
+TARGETS: dict[tuple[str, int], list[int] | None] = {("topic-00000", 0): [2, 1]}
+
+
+@dataclass
+class SlowCluster(PagedCluster):
+    """New connections wait so long for their first answer."""
+
+    delay: float = 0.0
+
+    def _versions(self, version: int, body: bytes) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        time.sleep(self.delay)
+        return super()._versions(version, body)
+
+    def changes(self) -> int:
+        return [name for _, name in self.asked].count(CHANGE)
+
+
+@pytest.fixture
+def cluster() -> SlowCluster:
+    made = SlowCluster(topics=1, partitions=1)
+    made.start()
+    return made
+
+
+def test_a_change_that_waited_for_its_connection_is_not_sent(
+    cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
+    with connected_admin(cluster.bootstrap.split(","), {}) as connected:
+        cluster.delay = 0.5
+        with pytest.raises(LateRequestError, match="so nothing was requested"):
+            connected.reassign(TARGETS)
+        time.sleep(2 * cluster.delay)
+        assert cluster.changes() == 0
+        assert connected.reassign(TARGETS) == {("topic-00000", 0): 0}
+        assert cluster.changes() == 1
+
+
+def test_what_changes_nothing_may_wait(cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
+    with connected_admin(cluster.bootstrap.split(","), {}) as connected:
+        cluster.delay = 0.5
+        assert connected.reassignments() == {}
+
+
+def test_a_change_waits_for_no_new_login_of_its_connection(
+    cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python keeps requests while a connection authenticates again, which a slow broker prolongs."""
+    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
+    logs_in_until = 0.0
+    monkeypatch.setattr(
+        SaslReauthenticator, "is_reauthenticating", property(lambda _: time.monotonic() < logs_in_until)
+    )
+    with connected_admin(cluster.bootstrap.split(","), {}) as connected:
+        assert connected.reassignments() == {}
+        logs_in_until = time.monotonic() + 0.5
+        with pytest.raises(LateRequestError):
+            connected.reassign(TARGETS)
+        assert cluster.changes() == 0
+        assert connected.reassign(TARGETS) == {("topic-00000", 0): 0}
+
+
+def test_a_change_of_a_suspended_machine_is_not_sent(cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The monotonic clock may stand still meanwhile."""
+    with connected_admin(cluster.bootstrap.split(","), {}) as connected:
+        wall, began = time.time, time.time()
+        monkeypatch.setattr(time, "time", lambda: wall() + (60 if wall() > began + 0.2 else 0))
+        cluster.delay = 0.4
+        with pytest.raises(LateRequestError):
+            connected.reassign(TARGETS)
+    assert cluster.changes() == 0
+
+
+def test_the_lease_lasts_until_a_change_is_sent() -> None:
+    assert admin_client.SEND_SECONDS <= MARGIN_SECONDS

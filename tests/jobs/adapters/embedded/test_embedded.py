@@ -8,18 +8,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kafka.protocol.admin import DescribeQuorumRequest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
+from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.embedded import processes
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.kraft import CLUSTER_ID, EmbeddedKRaftCluster, EmbeddedKRaftNode
 from jobs.adapters.embedded.processes import accepts, four_letter_word, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 from jobs.core.errors import SurveyorError
+from schemas.rows import Broker
+from schemas.znode_codecs import Endpoint
+from tests.jobs.support.kafka.real_cluster import create_topics, eventually
+from tests.jobs.support.zookeeper.ensemble import Ensemble
 
 OWNER = """\
 import signal, time
@@ -253,3 +263,113 @@ def test_failed_block_keeps_the_logs_and_says_where(
 
     assert f"kept in {cluster.folder}" in capsys.readouterr().err
     assert (cluster.folder / "zookeeper" / "zookeeper.log").exists()
+
+
+@contextmanager
+def client_of(connect: str) -> Iterator[KazooClient]:
+    client = KazooClient(connect, timeout=10, connection_retry={"max_tries": -1}, command_retry={"max_tries": -1})
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_one_leads_and_two_follow(ensemble: Ensemble) -> None:
+    assert sorted(map(str, ensemble.modes().values())) == ["follower", "follower", "leader"]
+    assert ensemble.connect == ",".join(f"127.0.0.1:{server.port}" for server in ensemble.servers.values())
+
+
+def test_a_write_through_one_is_read_through_another(ensemble: Ensemble) -> None:
+    path = f"/{uuid4().hex}"
+    one, other = ensemble.followers()
+    with client_of(one.connect) as writer, client_of(other.connect) as reader:
+        writer.create(path, b"written")
+        reader.sync(path)
+        assert reader.get(path)[0] == b"written"
+
+
+def test_the_client_goes_on_when_the_leader_dies(ensemble: Ensemble) -> None:
+    path = f"/{uuid4().hex}"
+    with client_of(ensemble.connect) as client:
+        client.create(path, b"before")
+        session = client.client_id
+        old = ensemble.leader()
+        old.kill()
+        new = ensemble.leader()
+        client.retry(client.set, path, b"after")
+        assert (new is old, client.client_id == session, client.get(path)[0]) == (False, True, b"after")
+    old.restart()
+    assert ensemble.leader() is new
+
+
+def test_a_killed_server_comes_back_with_what_it_missed(ensemble: Ensemble) -> None:
+    path = f"/{uuid4().hex}"
+    server = ensemble.followers()[0]
+    port, pid = server.port, server.pid
+    server.kill()
+    assert server.number not in ensemble.modes()
+    with client_of(ensemble.connect) as client:
+        client.create(path, b"missed")
+    server.restart()
+    with client_of(server.connect) as client:
+        client.sync(path)
+        assert client.get(path)[0] == b"missed"
+    assert (server.port, server.pid == pid, server.mode) == (port, False, "follower")
+
+
+def test_a_minority_serves_no_client(ensemble: Ensemble) -> None:
+    last, *others = ensemble.servers.values()
+    for server in others:
+        server.kill()
+    with pytest.raises(TimeoutError, match=r"no ZooKeeper leads after 0\.5 s: \{1: "):
+        ensemble.leader(timeout=0.5)
+    for server in others:
+        server.start()
+    for server in others:
+        server.wait_ready()
+    assert ensemble.leader().is_running()
+    assert last.is_running()
+
+
+def test_nothing_is_left_running(tmp_path: Path) -> None:
+    with Ensemble(tmp_path) as ensemble:
+        servers = list(ensemble.servers.values())
+        pids = [server.pid for server in servers]
+    assert [Path(f"/proc/{pid}").exists() for pid in pids] == [False] * 3
+    assert [accepts(server.port) for server in servers] == [False] * 3
+
+
+HEAP = "320m"
+
+
+def _quorum_leader(node: EmbeddedKRaftNode) -> int:
+    host, _, port = node.address.partition(":")
+    endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", host, int(port))
+    broker = Broker(broker_id=node.node_id, broker_epoch=0, endpoints=[endpoint], understood=True)
+    request = DescribeQuorumRequest(topics=[("__cluster_metadata", [(0,)])])
+    answers, _ = ask_brokers([broker], {}, 20.0, lambda ask, _: ask(request))
+    leaders = [answer.topics[0].partitions[0].leader_id for answer in answers.values()]
+    return next(iter(leaders), -1)
+
+
+def test_a_node_alone_keeps_its_topics_over_a_restart() -> None:
+    with EmbeddedKRaftCluster(1, heap=HEAP) as cluster:
+        node = cluster.nodes[1]
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        create_topics(admin, NewTopic("orders", 2, 1))
+        pid = node.pid
+        node.restart()
+        assert node.pid != pid
+        metadata = admin.list_topics(timeout=90)
+        assert metadata.cluster_id == CLUSTER_ID
+        assert len(metadata.topics["orders"].partitions) == 2
+    assert not node.is_running()
+    assert not cluster.folder.exists()
+
+
+def test_a_quorum_elects_another_leader() -> None:
+    with EmbeddedKRaftCluster(3, heap=HEAP) as cluster:
+        leader = _quorum_leader(cluster.nodes[1])
+        cluster.nodes[leader].kill()
+        other = next(node for node in cluster.nodes.values() if node.node_id != leader)
+        assert eventually(lambda: _quorum_leader(other) not in {leader, -1})

@@ -2,18 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import pytest
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import GetData
-from kazoo.security import make_digest_acl
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper import multi_read
 from jobs.adapters.zookeeper.connection import Znode, commit, connected, read
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.multi import Create, add
+from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
 from jobs.adapters.zookeeper.multi_read import (
     _MULTI_READ_SUPPORT,
     FIRST_BATCH_ZNODES,
@@ -286,3 +288,38 @@ def lay_out_many(tree: KafkaTree) -> list[str]:
         if number % 3:
             tree.write(path, str(number).encode())
     return paths
+
+
+CASES: Final[list[tuple[Op, Callable[[TransactionRequest], object]]]] = [
+    (Check("/a", 3), lambda multi: multi.check("/a", 3)),
+    (Check("/a", ANY_VERSION), lambda multi: multi.check("/a", -1)),
+    (Create("/a/b", b""), lambda multi: multi.create("/a/b")),
+    (Create("/a", b"1"), lambda multi: multi.create("/a", b"1")),
+    (Create("/a", b"1", ephemeral=True), lambda multi: multi.create("/a", b"1", ephemeral=True)),
+    (Create("/a_", b"1", sequence=True), lambda multi: multi.create("/a_", b"1", sequence=True)),
+    (SetData("/a", b"1", 2), lambda multi: multi.set_data("/a", b"1", 2)),
+    (SetData("/a", b"1"), lambda multi: multi.set_data("/a", b"1")),
+    (Delete("/a", 2), lambda multi: multi.delete("/a", 2)),
+    (Delete("/a"), lambda multi: multi.delete("/a")),
+]
+
+
+@pytest.mark.parametrize("chroot", ["", "/kafka"])
+@pytest.mark.parametrize(("op", "by_kazoo"), CASES)
+def test_it_is_what_kazoo_makes(op: Op, by_kazoo: Callable[[TransactionRequest], object], chroot: str) -> None:
+    client = KazooClient(f"127.0.0.1:1{chroot}")
+    ours, theirs = client.transaction(), client.transaction()
+
+    add(ours, [op])
+    by_kazoo(theirs)
+
+    assert [(type(one), *one) for one in ours.operations] == [(type(one), *one) for one in theirs.operations]
+
+
+def test_a_znode_without_data_is_null() -> None:
+    """As Kafka makes parents; kazoo takes bytes only."""
+    multi = KazooClient("127.0.0.1:1/kafka").transaction()
+
+    add(multi, [Create("/a")])
+
+    assert multi.operations == [KazooCreate("/kafka/a", None, OPEN_ACL_UNSAFE, 0)]

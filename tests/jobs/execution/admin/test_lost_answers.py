@@ -1,10 +1,11 @@
 """Requests to Kafka's controller whose answer was lost: ZooKeeper shows the result, or the outcome is unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 from kafka.errors import KafkaTimeoutError
@@ -14,18 +15,23 @@ from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import UnreadableError
+from jobs.execution.admin.admin_commit import AdminCommit
 from jobs.execution.admin.controller_client import CHECK_VALID_SECONDS, REQUEST_TIMED_OUT
 from jobs.execution.admin.running_waves import recheck_wave
+from jobs.preconditions.planned_registrations import NO_REGISTRATIONS
 from jobs.repositories.plans.commit_log import CommitLog
-from schemas.enums import PlanStatus
-from schemas.plan import Plan
-from schemas.rows import Key
+from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
+from schemas.enums import Outcome, PlanStatus
+from schemas.plan import Plan, RowOutcome
+from schemas.rows import Change, Key
+from schemas.znode_codecs import Assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController, install
 from tests.jobs.support.controllers.throttled_tree import override
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
-from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.rows.plan_rows import creation, election, plan_record, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.typed_rows import typed
 
 if TYPE_CHECKING:
     from schemas.rows import Operation
@@ -339,3 +345,37 @@ def test_a_change_is_judged_after_the_lease_check(
     done = admin.commit(alters)
 
     assert (admin.requested, done.outcomes) == ([], {T: "stale"}), done.stderr
+
+
+A, B = [1, 2], [3, 2]
+WAVES: Final = [
+    typed(wave=wave, replicas_before=before, replicas_after=after)
+    for wave, (before, after) in enumerate([(A, B), (B, A), (A, B)])
+]
+
+
+def test_a_request_that_was_interrupted_is_recorded_if_it_runs() -> None:
+    assert outcomes_of(decided=[]) == [Outcome.APPLIED, Outcome.SKIPPED, Outcome.SKIPPED]
+
+
+def test_a_later_wave_to_the_same_replicas_does_not_run() -> None:
+    assert outcomes_of(decided=WAVES[:1]) == [Outcome.APPLIED, Outcome.SKIPPED, Outcome.SKIPPED]
+
+
+def outcomes_of(decided: list[Change]) -> list[Outcome]:
+    """Return the outcome of each wave of an interrupted commit, while the partition moves from A to B."""
+    assignment = Assignment({0: [*B, 1]}, {0: [3]}, {0: [1]}, None)
+    topic = CurrentTopic("topic t", None, Decoded(assignment), is_unversioned=True)
+    partition = CurrentPartition(topic, 0, "t-0", None, Decoded(LeaderAndIsr(1, 5, A)))
+    current = CurrentState({("t", 0): partition}, {}, frozenset({1, 2, 3}))
+    reader: Any = SimpleNamespace(sync=lambda: None, read_current=lambda _: current)
+    cluster: Any = SimpleNamespace(reading=lambda: nullcontext(reader))
+    none: Any = None
+    log = CommitLog(none, Plan(plan_record(), WAVES, [], []), none, intents_written=True)
+    log.add_outcomes(RowOutcome(change, Outcome.APPLIED, "accepted") for change in decided)
+
+    AdminCommit(none, cluster, log, none, none, none, none, none, NO_REGISTRATIONS, None, none).record_unrequested(
+        WAVES
+    )
+
+    return [row.outcome for row in sorted(log.outcomes, key=lambda row: row.change.wave)]

@@ -1,5 +1,6 @@
 """Plans in the table: looks that find nothing do not pile up, and what was verified is recorded once."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -7,13 +8,15 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.stored_tables import is_complete
-from jobs.repositories.plans.commit_log import record_completion
-from jobs.repositories.plans.names import Alias
+from jobs.core.errors import RefusedError
+from jobs.repositories.plans.commit_log import CommitLog, record_completion
+from jobs.repositories.plans.commit_rows import next_attempt
+from jobs.repositories.plans.names import Alias, give_name, plan_named
 from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.plans.store import store
-from schemas.enums import PlanKind, PlanStatus
+from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.plan import CLOSED, Transition
 from schemas.rows import PlanRecord, Row
 from tests.jobs.support.rows.page_rows import change, config_operation
@@ -89,3 +92,66 @@ def test_only_a_closing_overwrites_the_status_of_a_closed_plan(warehouse: Wareho
         status.name: (transition.after if is_closing or status in transition.before else status).value
         for status in PlanStatus
     }
+
+
+MANY = 6
+
+
+def stored_plan(warehouse: Warehouse, snapshot_id: int = 1) -> PlanRecord:
+    """Of a kind that no newer plan takes the place of."""
+    content = PlanHeader(
+        kind=PlanKind.DRAIN,
+        parameters={"brokers": [1], "mode": "admin"},
+        snapshot_id=snapshot_id,
+        cluster_id=None,
+        broker_epochs={},
+        status=PlanStatus.PLANNED,
+    )
+    return store(warehouse, Alias(), content, InMemoryRows(warehouse=warehouse, changes=[], rejections=[]))
+
+
+def test_commits_of_one_plan_have_a_number_each(warehouse: Warehouse) -> None:
+    plan = read_plan(warehouse, stored_plan(warehouse).plan_id)
+
+    def begin(_: int) -> None:
+        CommitLog.open(warehouse, plan).step(Step.TAKE_OVER, Outcome.APPLIED, "")
+
+    with ThreadPoolExecutor(MANY) as pool:
+        list(pool.map(begin, range(MANY)))
+
+    assert sorted(row["attempt"] for row in warehouse.rows("commits")) == list(range(1, MANY + 1))
+    assert next_attempt(warehouse, plan.plan_id) == MANY + 1
+
+
+def test_a_name_wanted_by_several_plans_at_once_goes_to_one(warehouse: Warehouse) -> None:
+    plans = [stored_plan(warehouse, number).plan_id for number in range(1, MANY + 1)]
+
+    def name(plan_id: str) -> bool:
+        try:
+            give_name(warehouse, plan_id, Alias("night"))
+        except RefusedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(MANY) as pool:
+        given = list(pool.map(name, plans))
+
+    named = plan_named(warehouse, "night")
+    assert given.count(True) == 1
+    assert named is not None
+    assert named.plan_id == plans[given.index(True)]
+
+
+def test_equal_plans_made_at_once_are_stored_once(warehouse: Warehouse) -> None:
+    with ThreadPoolExecutor(MANY) as pool:
+        made = list(pool.map(lambda _: stored_plan(warehouse).plan_id, range(MANY)))
+
+    assert [row["plan_id"] for row in warehouse.rows("plans")] == [made[0]]
+    assert len(set(made)) == 1
+
+
+def test_a_name_for_a_plan_that_is_gone_meanwhile_is_refused(warehouse: Warehouse) -> None:
+    stored_plan(warehouse)
+
+    with pytest.raises(RefusedError, match="was replaced by a newer plan in the meantime; plan again"):
+        give_name(warehouse, "0123456789abcdef", Alias("night"))

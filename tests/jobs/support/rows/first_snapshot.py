@@ -1,6 +1,6 @@
 """A cluster's first snapshot written without Spark: the rows of `surveyor snapshot`, in a fraction of its time.
 
-It is for tests of later commands; tests/jobs/snapshots/test_first_snapshot.py compares the two. All znodes of the
+It is for tests of later commands; tests/jobs/snapshots/test_snapshot.py compares the two. All znodes of the
 cluster must be understood. Written again, it is the first snapshot of the cluster's new state.
 """
 
