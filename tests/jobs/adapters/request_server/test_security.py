@@ -305,7 +305,7 @@ def test_a_broker_by_keystores(tmp_path: Path, certificates: Certificates, princ
             {"security.protocol": "SASL_PLAINTEXT", **SASL, "sasl.enabled.mechanisms": "GSSAPI"},
             "sasl.enabled.mechanisms is 'GSSAPI'",
         ),
-        ({"security.protocol": "SASL_PLAINTEXT", **SASL}, r"PLAIN needs the brokers' user, sasl\.plain\.user\.NAME"),
+        ({"security.protocol": "SASL_PLAINTEXT", **SASL}, r"PLAIN needs the users to verify, sasl\.plain\.user\.NAME"),
         (
             {"security.protocol": "SSL", "broker.principals": "User:kafka", "ssl.client.auth": "none"},
             "ssl.client.auth must be required",
