@@ -15,7 +15,6 @@ from bench.figures import Figure
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.console_output.commit_events import log_event
 from jobs.execution.batch.batch_commit import _write_and_notify
 from jobs.execution.batch.notification import HoldBudget
 from jobs.repositories.plans.commit_log import CommitLog
@@ -49,9 +48,7 @@ def bench_notification(changes: int = CHANGE_COUNT) -> Figure:
             controllership(ZooKeeperEndpoint(synthetic.hosts), 2147483647) as control,
         ):
             commit_log = CommitLog.open(settings.warehouse, plan)
-            notified = _write_and_notify(
-                settings, commit_log, control, plan.changes, HoldBudget(600.0), report=log_event
-            )
+            notified = _write_and_notify(settings, commit_log, control, plan.changes, HoldBudget(600.0))
             seconds = control.held()
         assert len(notified.written) == changes, f"{len(notified.written)} of {changes} written"
         assert all(response.error == 0 for response in notified.responses), "a broker was not notified"

@@ -52,7 +52,6 @@ def commit(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Apply a plan to the cluster, or show what would be written."""
-    from jobs.console_output.commit_events import log_event
     from jobs.core.units import parse_seconds
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.commit import commit_plan
@@ -77,7 +76,6 @@ def commit(
         apply=apply,
         everything=everything,
         detailed=detailed_exitcode,
-        report=log_event,
     )
 
 

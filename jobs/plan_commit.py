@@ -33,7 +33,6 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
         return planned
 
     # a plan that is only stored needs none of them
-    from jobs.console_output.commit_events import log_event
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.planned_commit import commit_planned
     from jobs.runtime.confirmation import approval, show_review
@@ -50,5 +49,4 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
         max_changes=None,
         reviewed=show_review(settings, planned, yes=options.yes),
         detailed=options.detailed,
-        report=log_event,
     )

@@ -54,7 +54,6 @@ def reconcile(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Take a snapshot, plan the repairs that are due, and commit the plan."""
-    from jobs.console_output.commit_events import log_event
     from jobs.execution.reconcile import reconcile_once, reconcile_until_quiet
     from jobs.planning.reconcile import make_reconcile_plan
     from jobs.runtime.commit_limits import commit_limits, hold_seconds
@@ -77,7 +76,6 @@ def reconcile(
         hold=hold,
         everything=everything,
         detailed=detailed_exitcode,
-        report=log_event,
     )
 
 

@@ -78,7 +78,6 @@ def rollback(
             max_changes=max_changes,
             reviewed=reviewed,
             detailed=detailed_exitcode,
-            report=log_event,
         ),
     )
 

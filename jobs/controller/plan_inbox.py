@@ -31,7 +31,6 @@ from jobs.adapters.zookeeper.plan_submission import (
     read_submissions,
     respond,
 )
-from jobs.console_output.commit_events import log_event
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.state_writer import StateWriter
@@ -262,7 +261,6 @@ class PlanInbox:
                 _UNTIL_RESIGNED,
                 held=HeldControllership(self.control, self._send_in_batches),
                 author=author,
-                report=log_event,
             )
         return plan_result(self.settings, plan, commit_log, detailed=plan_request.detailed)
 

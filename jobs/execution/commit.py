@@ -7,6 +7,7 @@ If `surveyor control` is the controller, the plan is submitted to it, and it ret
 withdraws its plan; if the controller has begun with it, the controller still carries it out.
 """
 
+import logging
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -19,15 +20,20 @@ from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, wi
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
 from jobs.adapters.zookeeper.plan_submission import path_of, read_resident_controller, submit, withdraw
 from jobs.advice.plans import after_commit, remove_throttle
-from jobs.console_output import commit_events as events
-from jobs.console_output.commit_events import Report
+from jobs.console_output.plan_text import pending_summary
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import defer_signals, raise_on_signal
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.running_waves import moving_partitions, read_blocked
-from jobs.execution.admin.throttles import not_removed_text, other_throttled_plans, throttle_lines, throttle_rows
+from jobs.execution.admin.throttles import (
+    not_removed_text,
+    other_throttle_line,
+    other_throttled_plans,
+    throttle_lines,
+    throttle_rows,
+)
 from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
 from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
 from jobs.execution.ended_plans import close_ended_plans
@@ -40,7 +46,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.plans_table import record_submission
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import CommandResult, Result
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
@@ -63,7 +69,6 @@ def apply_plan(
     held: HeldControllership | None = None,
     running: ReassignmentOptions = DEFAULT,
     author: Actor | None = None,
-    report: Report,
 ) -> CommitLog:
     """Write the pending rows and record the outcomes; `author` is recorded if it is not this process."""
     watched = preflight.mode is Mode.ADMIN and (
@@ -71,10 +76,10 @@ def apply_plan(
     )
     if preflight.mode is Mode.ADMIN and (preflight.pending or watched):
         with lease_for(settings, cluster, plan.plan_id, "commit") as lease:
-            return _apply(settings, cluster, plan, preflight, running=running, lease=lease, report=report)
+            return _apply(settings, cluster, plan, preflight, running=running, lease=lease)
     # the caller that holds the controllership defers signals itself, perhaps in another thread
     with defer_signals() if held is None else nullcontext():
-        return _apply(settings, cluster, plan, preflight, max_hold=max_hold, held=held, author=author, report=report)
+        return _apply(settings, cluster, plan, preflight, max_hold=max_hold, held=held, author=author)
 
 
 def _apply(
@@ -88,13 +93,13 @@ def _apply(
     running: ReassignmentOptions = DEFAULT,
     lease: Lease | None = None,
     author: Actor | None = None,
-    report: Report,
 ) -> CommitLog:
     """Commit with the cluster's lease in admin mode, without one in batch mode."""
-    report(events.CommitBegun(preflight.mode, preflight.reason, plan, preflight.pending))
+    due = pending_summary(plan, preflight.pending)
+    log(f"  mode {preflight.mode} ({preflight.reason}); {due}")
     in_use = preflight.being_committed if lease is None else set()
     for other in other_throttled_plans(settings.warehouse, {plan.plan_id, *in_use}):
-        report(events.OtherThrottleSet(other))
+        log(other_throttle_line(other))
     commit_log = CommitLog.open(settings.warehouse, plan, author)
     commit_log.controller_epoch = commit_log.written_under = None if held is None else held.control.epoch
     commit_log.broker_epochs = preflight.state.live
@@ -114,10 +119,9 @@ def _apply(
                     lease=lease,
                     running=running,
                     throttler=throttler,
-                    report=report,
                 )
         else:
-            _write_pending(settings, cluster, commit_log, preflight, max_hold, held=held, report=report)
+            _write_pending(settings, cluster, commit_log, preflight, max_hold, held=held)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **commit_log.counts()}
         raise
@@ -146,7 +150,6 @@ def _write_pending(
     max_hold: float,
     *,
     held: HeldControllership | None,
-    report: Report,
 ) -> None:
     """Write the pending rows as the controller; if another controller has taken over in between, check them again.
 
@@ -154,7 +157,7 @@ def _write_pending(
     """
     for _ in range(MAX_TAKEOVER_ATTEMPTS):
         if not preflight.pending:
-            report(events.NothingPending())
+            log("  nothing is due")
             return
         silent, since, above = (
             preflight.limits.allow_silent,
@@ -172,10 +175,9 @@ def _write_pending(
                 silent=silent,
                 since=since,
                 above=above,
-                report=report,
             )
         except OvertakenError as overtaken:
-            report(events.CheckedAgain(str(overtaken)))
+            log(f"  {overtaken}: the pending rows are judged again")
         else:
             return
         preflight = recheck(settings, cluster, commit_log.plan, preflight)
@@ -199,7 +201,6 @@ def commit_plan(
     everything: bool,
     reviewed: bool = False,
     detailed: bool,
-    report: Report,
 ) -> CommandResult:
     """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle.
 
@@ -213,15 +214,15 @@ def commit_plan(
             and status in UNCOMMITTABLE
             and (rate is not None or throttle_rows(settings.warehouse, stored_plan.plan_id))
         ):
-            return _maintain_throttle_only(settings, cluster, stored_plan, rate, report)
+            return _maintain_throttle_only(settings, cluster, stored_plan, rate)
         if status == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, cluster, stored_plan, running)):
-            return _already_committed(settings, cluster, stored_plan, apply=apply, report=report)
+            return _already_committed(settings, cluster, stored_plan, apply=apply)
         running = _with_default_throttle(settings, stored_plan, running)
         try:
             preflight = check_before_commit(settings, cluster, stored_plan, mode, limits, running=running)
         except RefusedError:
             if apply:
-                _clear_stale_throttle(settings, cluster, stored_plan, report)
+                _clear_stale_throttle(settings, cluster, stored_plan)
             raise
         if preflight.resident_controller is None:
             refuse_resident_drain(stored_plan)
@@ -245,15 +246,14 @@ def commit_plan(
             approve=approve,
             everything=everything,
             reviewed=reviewed,
-            report=report,
         )
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
             return submit_and_wait(
-                settings, cluster.zookeeper_session, stored_plan, preflight, limits, detailed=detailed, report=report
+                settings, cluster.zookeeper_session, stored_plan, preflight, limits, detailed=detailed
             )
-        commit_log = apply_plan(settings, cluster, stored_plan, preflight, hold, running=running, report=report)
+        commit_log = apply_plan(settings, cluster, stored_plan, preflight, hold, running=running)
         close_ended_plans(settings, cluster)
-        return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed, report=report)
+        return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed)
 
 
 def _with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
@@ -265,10 +265,10 @@ def _with_default_throttle(settings: Settings, plan: Plan, running: Reassignment
 
 
 def _maintain_throttle_only(
-    settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None, report: Report
+    settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None
 ) -> CommandResult:
     """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
-    moving = maintain_throttle(settings, cluster, plan, rate, report=report)
+    moving = maintain_throttle(settings, cluster, plan, rate)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row.status}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
@@ -293,7 +293,7 @@ def _needs_watching(settings: Settings, cluster: ClusterConnection, plan: Plan, 
         return bool(moving_partitions(reader, plan))
 
 
-def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, report: Report) -> bool:
+def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan) -> bool:
     """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused.
 
     Return False if it should have been removed and was not.
@@ -305,17 +305,15 @@ def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: 
             state = reader.read_cluster()
             refuse_other_cluster(plan, state, settings.address, settings.address_option)
             with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-                return end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), report=report)
+                return end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease))
     except SurveyorError as error:
-        report(events.ThrottleStillSet(plan.plan_id, str(error)))
+        log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}", logging.WARNING)
         return False
 
 
-def _already_committed(
-    settings: Settings, cluster: ClusterConnection, plan: Plan, *, apply: bool, report: Report
-) -> CommandResult:
+def _already_committed(settings: Settings, cluster: ClusterConnection, plan: Plan, *, apply: bool) -> CommandResult:
     """Report that a plan is committed, after removing a leftover throttle."""
-    is_cleared = not apply or _clear_stale_throttle(settings, cluster, plan, report)
+    is_cleared = not apply or _clear_stale_throttle(settings, cluster, plan)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with cluster.reading() as reader:
         refuse_other_cluster(plan, reader.read_cluster(), settings.address, settings.address_option)
@@ -338,10 +336,10 @@ def submit_and_wait(
     limits: CommitLimits,
     *,
     detailed: bool,
-    report: Report,
 ) -> CommandResult:
     """Let the resident controller carry out a plan, and show its result."""
-    report(events.SubmissionBegun(preflight.mode, preflight.reason, len(preflight.pending)))
+    due = pluralise(len(preflight.pending), "row", "is", "are")
+    log(f"  mode {preflight.mode} ({preflight.reason}); {due} due")
     submission = SubmittedPlan(
         holder=this_process("commit", plan.plan_id),
         max_plan_age=limits.max_plan_age,

@@ -10,8 +10,6 @@ from itertools import chain
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
 from jobs.adapters.cluster_connections.interface import ClusterConnection
 from jobs.advice.plans import after_commit, after_dry_run, after_stale, list_all_command
-from jobs.console_output import commit_events as events
-from jobs.console_output.commit_events import Report
 from jobs.console_output.plan_figures import rack_warnings
 from jobs.console_output.plan_text import deletion_lines, deletion_warnings, due_lines, pending_summary, warnings
 from jobs.core.errors import ExitCode, SurveyorError
@@ -34,7 +32,7 @@ from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.snapshots import outdated_plan, unread_by
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import CommandResult, Result, keep_warnings, truncate
+from jobs.runtime.console import CommandResult, Result, keep_warnings, log, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
@@ -182,7 +180,6 @@ def refuse_unapproved(
     approve: Approve | None,
     everything: bool = False,
     reviewed: bool = False,
-    report: Report,
 ) -> None:
     """Show the pending rows as a dry run does, and ask for approval; raise SurveyorError if it is not given.
 
@@ -195,7 +192,8 @@ def refuse_unapproved(
     keep_warnings(warned)
     shown_warnings = [] if reviewed else warned
     if approve is None:
-        report(events.WarningsGiven(shown_warnings))
+        for line in warning_lines(shown_warnings):
+            log(line)
         return
     deletions = _deletions_due(settings, plan, preflight)
     lines = chain(
@@ -255,7 +253,7 @@ def _cancellation_summary(commit_log: CommitLog) -> str:
 
 
 def report_applied(
-    settings: Settings, plan: Plan, commit_log: CommitLog, extras: ReportExtras, *, detailed: bool, report: Report
+    settings: Settings, plan: Plan, commit_log: CommitLog, extras: ReportExtras, *, detailed: bool
 ) -> CommandResult:
     """Return what a commit shows at its end."""
     committed = plan_result(settings, plan, commit_log, detailed=detailed)
@@ -265,7 +263,8 @@ def report_applied(
         steps = [*steps, *(step for step in more if step not in steps)]
     code = ExitCode(committed.exit_code)
     if is_interrupted():
-        report(events.CommitInterrupted(committed.result["applied_now"], len(commit_log.of(Outcome.SKIPPED))))
+        written, left = committed.result["applied_now"], len(commit_log.of(Outcome.SKIPPED))
+        log(f"surveyor: interrupted: {written} written, {left} left; commit again to continue")
         code = exit_code()
     return CommandResult(
         extras.result | committed.result, *committed.lines, *extras.lines, steps=steps, warnings=[], exit_code=code

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from jobs.adapters.brokers.admin_client import NO_ERROR, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.sources.interface import ClusterSource
-from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.audited_configs import override_text
@@ -97,7 +96,7 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
     return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(view.throttled_topics.items())}
 
 
-def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection, report: Report) -> CommandResult:
+def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection) -> CommandResult:
     """Remove the throttles that are set by now, throttles of plans first; raise RefusedError while replicas move."""
     with cluster.reading() as reader:
         state = reader.read_cluster()
@@ -106,7 +105,7 @@ def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection, re
         with lease_for(settings, cluster, "", "cancel") as lease, admin_of(settings, state) as admin:
             _leftover_throttles(view_now(cluster.source))  # a move may have begun since, before we had the lease
             for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
-                clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id, report=report)
+                clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id)
             throttles = _leftover_throttles(view_now(cluster.source))
             refused = {
                 resource: reason

@@ -8,7 +8,6 @@ from typing import Final
 
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import undo_steps
-from jobs.console_output.commit_events import Report
 from jobs.console_output.verification import Verification, verification_result
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
@@ -37,7 +36,6 @@ def commit_planned(
     max_changes: int | None,
     reviewed: bool,
     detailed: bool,
-    report: Report,
 ) -> CommandResult:
     """Commit the plan that `planned` shows and verify it; the result has the fields of all three together.
 
@@ -59,7 +57,6 @@ def commit_planned(
             everything=False,
             reviewed=reviewed,
             detailed=detailed,
-            report=report,
         )
     except SurveyorError as error:
         error.result = planned.fields | {"status": find_plan(settings.warehouse, name).status} | error.result

@@ -18,8 +18,6 @@ from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.advice.outage import Outage, in_json, outage_left_by
 from jobs.advice.plans import after_commit
-from jobs.console_output import commit_events as events
-from jobs.console_output.commit_events import Report
 from jobs.console_output.plan_review import plan_warnings
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
@@ -41,13 +39,14 @@ from jobs.repositories.controller_epochs import epoch_regression_message, latest
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import CommandResult, Result
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, suggestion
 from schemas.enums import RejectionCode
 from schemas.plan import Plan
 from schemas.rows import Place, PlanRow
+from schemas.text import pluralise
 
 MAX_IDLE_CYCLES: Final = 3
 """Cycles in a row that change nothing or plan the same, after which the command ends."""
@@ -108,7 +107,6 @@ def reconcile_once(
     apply: bool,
     everything: bool,
     detailed: bool,
-    report: Report,
 ) -> CommandResult:
     """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
     _refuse_admin(mode)
@@ -118,9 +116,7 @@ def reconcile_once(
         facts = _PlannedCycle(plan, outage).json
         extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
         if not plan.size:
-            return _nothing_due(
-                settings, cluster, plan, extras, approve=approve, apply=apply, detailed=detailed, report=report
-            )
+            return _nothing_due(settings, cluster, plan, extras, approve=approve, apply=apply, detailed=detailed)
         try:
             preflight = check_before_commit(settings, cluster, plan, mode, limits)
             if not apply:
@@ -128,14 +124,12 @@ def reconcile_once(
                     settings, cluster, plan, preflight, DEFAULT, extras=extras, detailed=detailed, everything=everything
                 )
             _refuse_resident(preflight)
-            refuse_unapproved(
-                settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything, report=report
-            )
-            commit_log = apply_plan(settings, cluster, plan, preflight, hold, report=report)
+            refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
+            commit_log = apply_plan(settings, cluster, plan, preflight, hold)
         except SurveyorError as error:
             error.result = facts | {"status": _status(settings, plan)} | error.result
             raise
-        return report_applied(settings, plan, commit_log, extras, detailed=detailed, report=report)
+        return report_applied(settings, plan, commit_log, extras, detailed=detailed)
 
 
 def reconcile_until_quiet(
@@ -148,7 +142,6 @@ def reconcile_until_quiet(
     hold: float,
     everything: bool,
     detailed: bool,
-    report: Report,
 ) -> CommandResult:
     """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
@@ -166,7 +159,8 @@ def reconcile_until_quiet(
             if not plan.size and (
                 copying := [row for row in plan.rejections if row.code == RejectionCode.WAITS_FOR_ISR]
             ):
-                report(events.ReplicasCopy(len(copying), copying[0].name, copying[0].reason, pause))
+                copy, first = pluralise(len(copying), "partition", "copies", "copy"), copying[0]
+                log(f"surveyor: {copy} ({first.name}: {first.reason}); next snapshot in {pause:g} s")
                 time.sleep(pause)
                 pause = min(MAX_PAUSE_SECONDS, pause * 2)
                 continue
@@ -177,23 +171,21 @@ def reconcile_until_quiet(
                 [*_outage_line(outage), *rejection_lines(settings, plan)],
             )
             if not plan.size:
-                _raise_stale_epoch(settings, cluster, plan, approve, apply=True, report=report)
+                _raise_stale_epoch(settings, cluster, plan, approve, apply=True)
                 reason = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
                 nothing = "nothing more can be written" if outage else "nothing is due"
                 title, steps = f"{nothing} after {cycles} cycles", [reason] if plan.rejections else []
                 return _nothing_due_result(settings, plan, extras, {"due": 0}, title, steps=steps)
             preflight = check_before_commit(settings, cluster, plan, mode, limits)
             _refuse_resident(preflight)
-            refuse_unapproved(
-                settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything, report=report
-            )
+            refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
             if preflight.pending:
                 approve = None  # for the cycles to come; without pending rows nothing was asked
-            commit_log = apply_plan(settings, cluster, plan, preflight, hold, report=report)
+            commit_log = apply_plan(settings, cluster, plan, preflight, hold)
             committed = plan_result(settings, plan, commit_log, detailed=detailed)
             cycles += 1
             totals.update({name: committed.result[name] for name in totals})
-            report(events.CycleDone(cycles, committed.lines[0]))
+            log(f"surveyor: cycle {cycles}: {committed.lines[0]}")
             rows: list[PlanRow] = [*plan.changes, *plan.tasks]
             steps_now = frozenset(row.place for row in rows)
             idle_cycles = 0 if committed.result["applied_now"] and steps_now != steps_before else idle_cycles + 1
@@ -230,13 +222,12 @@ def _nothing_due(
     approve: Approve | None,
     apply: bool,
     detailed: bool,
-    report: Report,
 ) -> CommandResult:
     """Report that nothing is due, without connecting to any broker."""
     result = extras.result | {"status": plan.row.status, "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row.snapshot_id}: nothing was written"
-    stale_epoch = _raise_stale_epoch(settings, cluster, plan, approve, apply=apply, report=report)
+    stale_epoch = _raise_stale_epoch(settings, cluster, plan, approve, apply=apply)
     done = "the controllership was taken" if apply else "--apply takes the controllership"
     lines = [f"  {stale_epoch}; {done} with a later epoch"] if stale_epoch else []
     shown = _nothing_due_result(settings, plan, extras, result | counts([]), title, *lines, steps=[])
@@ -261,7 +252,6 @@ def _raise_stale_epoch(
     approve: Approve | None,
     *,
     apply: bool,
-    report: Report,
 ) -> str | None:
     """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it if `apply`.
 
@@ -283,7 +273,7 @@ def _raise_stale_epoch(
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
         commit_log = CommitLog.open(settings.warehouse, plan)
-        take_over_above(settings, cluster, commit_log, latest, since=state.epoch, report=report)
+        take_over_above(settings, cluster, commit_log, latest, since=state.epoch)
     return stale_epoch
 
 

@@ -8,6 +8,7 @@ throttle. Of a closed plan only the throttle is maintained: reassignments that a
 still run.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,6 @@ from dataclasses import dataclass, field
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.advice.reassignments import owners_of, warnings_of_others
-from jobs.console_output import commit_events as events
-from jobs.console_output.commit_events import Report
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
@@ -47,10 +46,12 @@ from jobs.preconditions.running_reassignments import classify, reassignments_of
 from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import planned_registrations, refuse_edited
+from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from schemas.enums import Action, Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Key, Place, PlanRow, changes_among
+from schemas.text import join_ids, pluralise
 
 
 def commit_admin(
@@ -63,7 +64,6 @@ def commit_admin(
     lease: Lease,
     running: ReassignmentOptions = DEFAULT,
     throttler: ConfigAdmin | None = None,
-    report: Report,
 ) -> None:
     """Request the pending changes, record the outcomes, and wait if the next wave or a throttle needs it.
 
@@ -76,7 +76,7 @@ def commit_admin(
     on_poll = make_poll_hook(running.max_wait, commit_log, lease)
     registrations = planned_registrations(settings.warehouse, commit_log.plan)
     run = AdminCommit(
-        settings, cluster, commit_log, controller, throttler, running, lease, on_poll, registrations, rate, report
+        settings, cluster, commit_log, controller, throttler, running, lease, on_poll, registrations, rate
     )
     try:
         with raise_on_signal():
@@ -98,7 +98,8 @@ def commit_admin(
     finally:
         run.clear_throttle()
     if not commit_log.is_closed:
-        report(events.ChangesAccepted(len(commit_log.of(Outcome.APPLIED)), commit_log.plan.size))
+        accepted = len(commit_log.of(Outcome.APPLIED))
+        log(f"  Kafka's controller accepted {accepted} of {commit_log.plan.size}")
 
 
 @dataclass(slots=True)
@@ -117,7 +118,6 @@ class AdminCommit:
     """State that the plan's changes depend on, in a cluster without versions."""
     rate: int | None
     """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
-    report: Report
     _ended: set[Place] = field(default_factory=set, init=False)
     """Reassignments that were waited for until they ended; a later wave does not read them again."""
     _idle: set[Place] = field(default_factory=set, init=False)
@@ -161,14 +161,16 @@ class AdminCommit:
                 with self.cluster.reading() as reader:
                     plan, attempt = self.commit_log.plan, self.commit_log.attempt
                     self.commit_log.throttle_left = not end_throttle(
-                        self.settings, reader, plan, self.throttler, attempt, report=self.report
+                        self.settings, reader, plan, self.throttler, attempt
                     )
                 over = self.commit_log.is_closed or throttle_rows(self.settings.warehouse, plan_id)
                 if self.commit_log.unfinished and not over:
-                    self.report(events.RestUnthrottled(self.rate))
+                    again = f"--throttle {self.rate} is given again"
+                    log(f"  the rest of the plan is not throttled unless {again}")
         except (SurveyorError, *UNKNOWN_OUTCOME) as error:
             self.commit_log.throttle_left = True
-            self.report(events.ThrottleUncertain(plan_id, str(error)))
+            uncertain = f"the throttle of plan {plan_id} may still be set ({error})"
+            log(f"surveyor: {uncertain}; {_retry_hint(plan_id)}", logging.WARNING)
 
     def running_moves(self) -> list[Change] | None:
         """The changes of the plan that are moving now; None if the cluster cannot be read."""
@@ -176,7 +178,7 @@ class AdminCommit:
             with self.cluster.reading() as reader:
                 return moving_partitions(reader, self.commit_log.plan)
         except SurveyorError as error:
-            self.report(events.MovesUnknown(str(error)))
+            log(f"surveyor: what moves is unknown: {error}", logging.WARNING)
             return None
 
     @property
@@ -192,7 +194,8 @@ class AdminCommit:
             self._report_foreign_throttles(reader, waited)
             complete = wait_complete(reader, self.commit_log, waited, self.on_poll)
         self._ended.update(move.place for move in waited)
-        self.report(events.WavesEnded(sorted({move.wave for move in waited}), complete, len(waited)))
+        waves = join_ids(sorted({move.wave for move in waited}))
+        log(f"  complete: {complete} of {len(waited)} reassignments of wave {waves}")
 
     def _report_foreign_throttles(self, reader: ClusterReader, moves: Sequence[Change]) -> None:
         """Report the throttles of other tools and plans that limit these moves, each once."""
@@ -201,7 +204,7 @@ class AdminCommit:
         for text in foreign_throttle_texts(warehouse, reader, plan, moves, rate):
             if text not in self._throttles_reported:
                 self._throttles_reported.add(text)
-                self.report(events.CopiesThrottled(text))
+                log(f"surveyor: {text}", logging.WARNING)
 
     def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[Sequence[PlanRow]], *, is_first: bool) -> None:
         """Request one wave, after checking that the plan is open, the lease is ours and the changes are still due."""
@@ -222,7 +225,7 @@ class AdminCommit:
         request_changes(*parts, pending, self.lease, self._check_again, self._read_back, checked_at)
         stale = {outcome.change.place for outcome in self.commit_log.of(Outcome.STALE)}
         requested = [row for row in pending if row.place not in stale]
-        self.report(events.WaveRequested(wave[0].wave, len(requested)))
+        log(f"  wave {wave[0].wave}: {pluralise(len(requested), 'change')} requested")
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
         with self.cluster.reading() as reader:
@@ -236,7 +239,7 @@ class AdminCommit:
     def _read_back(self, accepted: Sequence[PlanRow]) -> None:
         with self.cluster.reading() as reader:
             for outcome in record_concurrent_changes(reader, self.commit_log, accepted, self.registrations):
-                self.report(events.ChangedConcurrently(outcome.change.name, outcome.message))
+                log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""
@@ -251,9 +254,7 @@ class AdminCommit:
             if moves:
                 plan_id, attempt = self.commit_log.plan.plan_id, self.commit_log.attempt
                 warehouse = self.settings.warehouse
-                set_throttle(
-                    warehouse, reader, self.throttler, plan_id, moves, self.rate, attempt=attempt, report=self.report
-                )
+                set_throttle(warehouse, reader, self.throttler, plan_id, moves, self.rate, attempt=attempt)
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
         """Raise RefusedError if other reassignments are in the way of this wave."""
@@ -269,7 +270,11 @@ class AdminCommit:
                 raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
             if self.throttler is not None:
                 in_use = {plan.plan_id, *(owner.row.plan_id for owner in owners_of(self.settings, others.understood))}
-                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, in_use, report=self.report)
+                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, in_use)
+
+
+def _retry_hint(plan_id: str) -> str:
+    return f"`surveyor commit {plan_id} --apply` removes it once no replica of the plan moves"
 
 
 def end_throttle(
@@ -279,7 +284,7 @@ def end_throttle(
     throttler: ConfigAdmin | None,
     attempt: int | None = None,
     *,
-    report: Report,
+    report: object = None,  # noqa: ARG001 - cancellations pass one
 ) -> bool:
     """Remove a plan's throttle if none of its replicas still move; otherwise report that it stays.
 
@@ -288,17 +293,18 @@ def end_throttle(
     plan_id = plan.plan_id
     moving = moving_partitions(reader, plan)
     if moving:
-        report(events.ThrottleKept(plan_id, len({move.key for move in moving})))
+        moves = pluralise(len({move.key for move in moving}), "partition", "is", "are")
+        stays = f"the throttle of plan {plan_id} stays set while {moves} moving"
+        log(f"surveyor: {stays}; {_retry_hint(plan_id)}")
         return True
     if throttler is None:
-        report(events.ThrottleUnreachable(plan_id))
+        still = f"the throttle of plan {plan_id} is still set, the Admin API does not answer"
+        log(f"surveyor: {still}; {_retry_hint(plan_id)}")
         return False
-    return not clear_throttle(settings.warehouse, reader, throttler, plan_id, attempt, report=report)
+    return not clear_throttle(settings.warehouse, reader, throttler, plan_id, attempt)
 
 
-def maintain_throttle(
-    settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None, *, report: Report
-) -> int:
+def maintain_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None) -> int:
     """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
     with cluster.reading() as reader:
         state = reader.read_cluster()
@@ -308,7 +314,7 @@ def maintain_throttle(
             moving = moving_partitions(reader, plan)
             if moving and rate is not None:
                 refuse_edited(plan)  # the plan determines what is throttled
-                set_throttle(settings.warehouse, reader, throttler, plan.plan_id, moving, rate, report=report)
+                set_throttle(settings.warehouse, reader, throttler, plan.plan_id, moving, rate)
             elif throttle_rows(settings.warehouse, plan.plan_id):
-                end_throttle(settings, reader, plan, throttler, report=report)
+                end_throttle(settings, reader, plan, throttler)
     return len(moving)

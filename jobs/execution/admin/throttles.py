@@ -5,6 +5,7 @@ deleted once its previous value is restored. So a process that crashes at any po
 `clear_throttle` restores the values in them. A value that another client has set since is kept.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -13,8 +14,6 @@ from msgspec.structs import replace
 
 from jobs.adapters.cluster_connections.interface import ClusterReader, CurrentOverrides
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
-from jobs.console_output import commit_events as events
-from jobs.console_output.commit_events import Report
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
 from jobs.execution.admin.reassignment_options import (
@@ -24,6 +23,7 @@ from jobs.execution.admin.reassignment_options import (
     ResourceKind,
     throttle_configs,
 )
+from jobs.runtime.console import log
 from jobs.snapshots.copy_throttles import throttles_of_moves
 from schemas.enums import Action, Step
 from schemas.plan import Plan
@@ -64,7 +64,6 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     rate: int,
     *,
     attempt: int | None = None,
-    report: Report,
 ) -> None:
     """Throttle exactly these reassignments of a plan; `rate` in bytes a second.
 
@@ -72,7 +71,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:
-        clear_throttle(warehouse, reader, admin, plan_id, attempt, report=report)
+        clear_throttle(warehouse, reader, admin, plan_id, attempt)
         return
     if not warehouse.has(_TABLE):
         warehouse.ensure_tables()
@@ -90,7 +89,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     _store(warehouse, plan_id, rows.values())
     obsolete = {key: row for key, row in rows.items() if row.name not in configs.get(_resource(row), {})}
     if obsolete:
-        unrestored = {_key(row) for row in _restore(altering, admin, list(obsolete.values()), current, report)}
+        unrestored = {_key(row) for row in _restore(altering, admin, list(obsolete.values()), current)}
         _store(warehouse, plan_id, [row for key, row in rows.items() if key not in obsolete or key in unrestored])
     _apply(altering, admin, configs)
 
@@ -101,8 +100,6 @@ def clear_throttle(
     admin: ConfigAdmin,
     plan_id: str,
     attempt: int | None = None,
-    *,
-    report: Report,
 ) -> list[ThrottledConfig]:
     """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
@@ -114,12 +111,15 @@ def clear_throttle(
         return []
     # a broker that does not answer must not keep the throttle of the others; its own rows stay
     current = reader.read_overrides({_resource(row) for row in rows}, allow_silent=True)
-    unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current, report)
+    unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current)
     _store(warehouse, plan_id, unrestored)
     if unrestored:
-        report(events.ThrottleNotCleared(plan_id, _resources(unrestored)))
+        log(
+            f"surveyor: the throttle of plan {plan_id} is not cleared on {', '.join(_resources(unrestored))}; "
+            f"`surveyor commit {plan_id} --apply` tries again, once they answer"
+        )
     else:
-        report(events.ThrottleCleared(plan_id))
+        log(f"  throttle of plan {plan_id} cleared")
     return unrestored
 
 
@@ -133,12 +133,12 @@ def not_removed_text(rows: Iterable[ThrottledConfig]) -> str:
 
 
 def clear_leftover_throttles(
-    warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, in_use: Collection[str], *, report: Report
+    warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, in_use: Collection[str]
 ) -> None:
     """Clear the throttles that plans have left behind, except the plans `in_use`, of which replicas may move."""
     for other in other_throttled_plans(warehouse, in_use):
-        report(events.ThrottleLeftBehind(other))
-        clear_throttle(warehouse, reader, admin, other, report=report)
+        log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
+        clear_throttle(warehouse, reader, admin, other)
 
 
 def throttle_lines(
@@ -155,7 +155,15 @@ def throttle_lines(
         brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
         topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
         yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
-    yield from (events.OtherThrottleSet(other).line for other in other_throttled_plans(warehouse, being_committed))
+    yield from map(other_throttle_line, other_throttled_plans(warehouse, being_committed))
+
+
+def other_throttle_line(plan_id: str) -> str:
+    """Say that the throttle of another plan is set."""
+    return (
+        f"  the throttle of plan {plan_id} is still set: `surveyor commit {plan_id} --apply` removes it, "
+        "once none of its replicas move"
+    )
 
 
 def foreign_throttle_texts(
@@ -218,7 +226,6 @@ def _restore(
     admin: ConfigAdmin,
     rows: Sequence[ThrottledConfig],
     current: CurrentOverrides,
-    report: Report,
 ) -> list[ThrottledConfig]:
     """Restore the previous values; return the rows of those that could not be restored."""
     unrestored: list[ThrottledConfig] = []
@@ -235,13 +242,15 @@ def _restore(
         for row in resource_rows:
             if row not in own_rows and current_values.get(row.name) != row.before:
                 value = current_values.get(row.name)
-                report(events.ThrottleAltered(row.name, f"{row.kind} {row.resource}", value))
+                altered = f"{row.name} of {row.kind} {row.resource} was altered by another client"
+                log(f"surveyor: {altered}: left at {value}", logging.WARNING)
         rows_by_resource[resource] = own_rows
         if overrides := {row.name: row.before for row in own_rows if current_values.get(row.name) != row.before}:
             previous_values[resource] = overrides
     for resource, refusal in altering.alter(
         Step.LIFT_THROTTLE, admin, previous_values, continue_after_refusal=True
     ).items():
-        report(events.ThrottleRefused(f"{resource[0]} {resource[1]}", str(refusal)))
+        name = f"{resource[0]} {resource[1]}"
+        log(f"surveyor: could not remove the throttle from {name}: {refusal}", logging.WARNING)
         unrestored += rows_by_resource[resource]
     return unrestored

@@ -5,6 +5,7 @@ closes, a broker becomes the controller, and its failover sends the full state t
 between a write and its notification the brokers soon receive the new state.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -19,15 +20,15 @@ from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, current_controller
-from jobs.console_output import commit_events as events
-from jobs.console_output.commit_events import LEFT_TO_SUCCESSOR, Report
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.execution.batch.notification import (
+    LEFT_TO_SUCCESSOR,
     HoldBudget,
     NotificationResult,
     WrittenChange,
     later_epoch_line,
+    leaderless_text,
     notify,
     verify_written,
 )
@@ -43,11 +44,13 @@ from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.preconditions.change_preconditions import reassigns
 from jobs.repositories import broker_responses
 from jobs.repositories.plans.commit_log import CommitLog
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.plan import RowOutcome
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
+from schemas.text import pluralise
 
 RESIGN_TIMEOUT_SECONDS: Final = 20.0
 """Seconds to wait for a broker to become the controller after Surveyor resigns."""
@@ -88,7 +91,6 @@ def commit_batch(
     silent: Collection[int] = (),
     since: int | None = None,
     above: int = 0,
-    report: Report,
 ) -> None:
     """Write the pending rows and record the outcomes in the commit log.
 
@@ -99,18 +101,14 @@ def commit_batch(
     found in states and in the warehouse; the new epoch will be later.
     """
     if held is not None:
-        written_changes, _, _ = _write(
-            commit_log, held.control, pending, max_hold, listener=settings.listener, report=report
-        )
+        written_changes, _, _ = _write(commit_log, held.control, pending, max_hold, listener=settings.listener)
         held.notify_brokers([written.change for written in written_changes])
         with session.connected() as client:
-            report(verify_written(client, NotificationResult(held.control.epoch, written_changes)))
+            verify_written(client, NotificationResult(held.control.epoch, written_changes))
         return
     refuse_resident_drain(commit_log.plan)
     with _progress_on_connection_loss(commit_log):
-        _take_over_and_commit(
-            settings, session, commit_log, pending, HoldBudget(max_hold, silent), since, above, report
-        )
+        _take_over_and_commit(settings, session, commit_log, pending, HoldBudget(max_hold, silent), since, above)
 
 
 @contextmanager
@@ -136,20 +134,24 @@ def take_over_above(
     epoch: int,
     *,
     since: int | None,
-    report: Report,
 ) -> None:
     """Take the controllership at an epoch above one that brokers know, write nothing, and resign.
 
     The next controller takes the epoch after ours and sends the full state under it.
     """
     with ExitStack() as stack:
-        control = _take_over(stack, settings, commit_log, since, epoch, report=report)
+        control = _take_over(stack, settings, commit_log, since, epoch)
         commit_log.intents_written, commit_log.written_under = True, control.epoch
         commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
-        report(events.TakenOver(control.epoch, control.controller_id))
+        _log_take_over(control)
         seconds = control.held()
-    _wait_for_successor(session, commit_log, seconds, "", report)
+    _wait_for_successor(session, commit_log, seconds, "")
     commit_log.close()
+
+
+def _log_take_over(control: Controllership) -> None:
+    fields = {"controller_epoch": control.epoch, "broker_id": control.controller_id}
+    log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}", **fields)
 
 
 def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the write
@@ -160,14 +162,13 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
     hold: HoldBudget,
     since: int | None,
     above: int,
-    report: Report,
 ) -> None:
     with ExitStack() as stack:
-        control = _take_over(stack, settings, commit_log, since, above, report=report)
+        control = _take_over(stack, settings, commit_log, since, above)
         commit_log.written_under = control.epoch
         commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
-        report(events.TakenOver(control.epoch, control.controller_id))
-        notified = _write_and_notify(settings, commit_log, control, pending, hold, report=report)
+        _log_take_over(control)
+        notified = _write_and_notify(settings, commit_log, control, pending, hold)
         seconds = control.held()
     responses = BrokerResponses.of(notified.responses)
     _record(
@@ -175,13 +176,12 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
         commit_log,
         notified,
         responses,
-        _wait_for_successor(session, commit_log, seconds, notified.summary(responses), report),
-        report=report,
+        _wait_for_successor(session, commit_log, seconds, notified.summary(responses)),
     )
 
 
 def _take_over(
-    stack: ExitStack, settings: Settings, commit_log: CommitLog, since: int | None, above: int, *, report: Report
+    stack: ExitStack, settings: Settings, commit_log: CommitLog, since: int | None, above: int
 ) -> Controllership:
     """Take the controllership, recording the intent first; it is released when the exit stack closes."""
     epochs: list[int] = []
@@ -194,7 +194,7 @@ def _take_over(
     take_over = controllership(
         settings.zookeeper_endpoint,
         controller_id,
-        lambda line: report(events.TakeOverLine(line)),
+        lambda line: log(f"  {line}"),
         record_intent,
         expected_epoch=since,
         latest_known_epoch=above,
@@ -214,24 +214,20 @@ def _write_and_notify(
     control: Controllership,
     pending: Sequence[PlanRow],
     hold: HoldBudget,
-    *,
-    report: Report,
 ) -> NotificationResult:
     """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
     listener = settings.listener  # read before anything is written
-    written_changes, deletions, state = _write(
-        commit_log, control, pending, hold.max_hold, listener=listener, report=report
-    )
+    written_changes, deletions, state = _write(commit_log, control, pending, hold.max_hold, listener=listener)
     if not (written_changes or deletions):
         return NotificationResult(control.epoch)
     epoch, changes = control.epoch, [written.change for written in written_changes]
     with progress("notifying the brokers"), ChannelManager(str(control.controller_id), listener=listener) as channels:
         first_notices = partial(notices_before_deletion, changes, deletions)
-        notified = notify(control, channels, state.brokers, first_notices, hold, report=report)
+        notified = notify(control, channels, state.brokers, first_notices, hold)
         with_deleted_replicas = changes_deleting_replicas(changes)
         if (with_deleted_replicas or deletions) and not notified.hold_expired and notified.fenced is None:
             second_notices = partial(deletion_notices, with_deleted_replicas, deletions)
-            deleted = notify(control, channels, state.brokers, second_notices, hold, report=report)
+            deleted = notify(control, channels, state.brokers, second_notices, hold)
             notified = notified.combined_with(deleted)
     commit_log.add_outcomes(deletion_outcomes(deletions, notified))
     return replace(notified, epoch=epoch, written=written_changes)
@@ -244,7 +240,6 @@ def _write(
     max_hold: float,
     *,
     listener: Listener,
-    report: Report,
 ) -> tuple[list[WrittenChange], list[Operation], ClusterState]:
     """Write under the fence.
 
@@ -291,7 +286,9 @@ def _write(
         raise
     if written_changes:
         topics = sorted({written.change.topic for written in written_changes} & set(writer.topics.creations))
-        report(events.StatesWritten(topics, sum(not written.is_read_back for written in written_changes)))
+        states = sum(not written.is_read_back for written in written_changes)
+        created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
+        log(f"  written under the fence: {created}{pluralise(states, 'state znode')}")
     return written_changes, deletions, state
 
 
@@ -323,37 +320,36 @@ def _record(
     notified: NotificationResult,
     responses: BrokerResponses,
     controller: int,
-    *,
-    report: Report,
 ) -> None:
     """Store the brokers' responses, read back what was written, and report brokers that may not have been notified."""
     if not (notified.written or notified.responses):
         return
     if not notified.hold_expired:
-        report(notified.event(responses))
+        for line in notified.lines(responses):
+            log(line)
     broker_responses.record(commit_log.warehouse, responses.table(commit_log.warehouse.cluster))
     failure = notified.failure_reason(responses)
     if leaderless := responses.leaderless_partitions:
         commit_log.unanswered = commit_log.unfinished = True
-        report(events.LeadersRefused(leaderless))
+        log(f"surveyor: {leaderless_text(leaderless)}", logging.WARNING)
     elif later_epoch := later_epoch_line(responses, notified.notified_under):
         commit_log.unanswered = commit_log.unfinished = True
-        report(events.LaterEpochKnown(later_epoch))
+        again = "the changes are stored in ZooKeeper; commit the plan again after the restart"
+        log(f"surveyor: {later_epoch}; {again}", logging.WARNING)
     elif failure is not None:
         announced = controller != NO_CONTROLLER
         commit_log.unanswered = not (announced and notified.hold_expired)
         commit_log.unfinished = not announced
-        report(events.NotificationFailed(failure, controller if announced else None))
+        sent = f"broker {controller} sent them when it became the controller" if announced else LEFT_TO_SUCCESSOR
+        log(f"surveyor: {failure}; the changes are stored in ZooKeeper: {sent}", logging.WARNING)
     if notified.fenced is not None:
         raise notified.fenced
     if notified.written:
         with session.connected() as client:
-            report(verify_written(client, notified))
+            verify_written(client, notified)
 
 
-def _wait_for_successor(
-    session: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str, report: Report
-) -> int:
+def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str) -> int:
     """Wait until a broker is the controller, record the resignation, and return the broker's id."""
     try:
         with progress("waiting for a broker to become the controller"), session.connected() as client:
@@ -371,5 +367,5 @@ def _wait_for_successor(
         message = f"broker {controller} is the controller; held for {seconds:.1f} s"
     message += f"; {notified}" if notified else ""
     commit_log.step(Step.HAND_BACK, Outcome.APPLIED, message)
-    report(events.Resigned(message))
+    log(f"  resigned: {message}")
     return controller

@@ -6,7 +6,7 @@ take longer than the controllership may be held, or a broker does not answer, th
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -23,11 +23,11 @@ from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import state_path
-from jobs.console_output.commit_events import BrokersNotified, EpochRaised, Report, StatesVerified
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import is_interrupted
+from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
-from schemas.rows import Broker, Change
+from schemas.rows import Broker, Change, Key
 from schemas.text import broker_list, join_ids, partition_name, pluralise
 from schemas.znode_codecs import MalformedZnodeError, decode_state
 
@@ -118,15 +118,15 @@ class NotificationResult:
             or f"what was written was {acceptance}"
         )
 
-    def event(self, responses: BrokerResponses) -> BrokersNotified:
-        """Return the event with the responses."""
-        return BrokersNotified(
-            apis=list(dict.fromkeys(response.api for response in self.responses)),
-            accepted=responses.accepted,
-            is_partial=responses.is_partial,
-            silent=sorted(set(responses.silent) & self.affected_brokers),
-            errors=broker_error_lines(responses),
-        )
+    def lines(self, responses: BrokerResponses) -> Iterator[str]:
+        """Yield which brokers accepted the notification, and why others did not."""
+        word = "accepted in full" if responses.is_partial else "accepted"
+        brokers = f"brokers {join_ids(responses.accepted)}" if responses.accepted else "no broker"
+        yield f"  {', '.join(dict.fromkeys(response.api for response in self.responses))} {word} by {brokers}"
+        if silent := sorted(set(responses.silent) & self.affected_brokers):
+            ids = join_ids(silent)
+            yield f"surveyor: no answer from brokers {ids}: Kafka's next controller sends them the changes"
+        yield from (f"surveyor: {error}" for error in broker_error_lines(responses))
 
 
 def notify(
@@ -135,8 +135,6 @@ def notify(
     brokers: Sequence[Broker],
     notices_for: NoticesFor,
     hold: HoldBudget,
-    *,
-    report: Report,
 ) -> NotificationResult:
     """Send the due notices to the brokers, if the hold budget allows; brokers that do not answer are left to Kafka."""
     seconds_left = hold.seconds_left(control)
@@ -151,7 +149,7 @@ def notify(
         fenced_error = _check_fence(control)
         if not later_epoch_brokers or fenced_error is not None or time.monotonic() > deadline:
             break
-        fenced_error = _raise_epoch(control, later_epoch_brokers, step, report)
+        fenced_error = _raise_epoch(control, later_epoch_brokers, step)
         if fenced_error is not None:
             break
     live = frozenset(batch.addressed_brokers & batch.live)
@@ -160,11 +158,11 @@ def notify(
     )
 
 
-def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int, report: Report) -> FencedError | None:
+def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
     """Raise our epoch above the one that brokers know, which they do not return; return the error if we are fenced."""
     try:
         with suppress(*LOST):
-            report(EpochRaised(raised_line(brokers, control.epoch)))
+            log(f"  {raised_line(brokers, control.epoch)}")
             control.raise_above(control.epoch + step - 1)
     except FencedError as error:
         return error
@@ -185,6 +183,25 @@ def later_epoch_line(responses: BrokerResponses, epoch: int) -> str | None:
         f"{broker_list(brokers)} refused controller epoch {epoch} (StaleControllerEpoch): a later epoch is known "
         "there, and the next controller will be refused too. Restart these brokers one at a time; a broker that starts "
         "accepts any epoch"
+    )
+
+
+LEFT_TO_SUCCESSOR: Final = "the next controller sends them to the brokers; check that a broker becomes the controller"
+
+
+def leaderless_text(leaderless: Mapping[Key, int]) -> str:
+    """Name the partitions whose new leader has answered that it does not lead them; `leaderless` has the error codes.
+
+    >>> print(leaderless_text({("orders", 1): 56, ("orders", 0): 56}))
+    2 partitions have no leader (orders-0, orders-1): the brokers elected to lead them answered \
+KafkaStorageError (56); the changes are stored in ZooKeeper, so take a new snapshot and plan again
+    """
+    names = [partition_name(topic, partition) for topic, partition in sorted(leaderless)]
+    shown = ", ".join(names[:_MAX_EXAMPLES]) + ", ..." * (len(names) > _MAX_EXAMPLES)
+    errors = ", ".join(error_name(error) for error in sorted(set(leaderless.values())))
+    return (
+        f"{pluralise(len(names), 'partition', 'has', 'have')} no leader ({shown}): the brokers elected to lead them "
+        f"answered {errors}; the changes are stored in ZooKeeper, so take a new snapshot and plan again"
     )
 
 
@@ -218,8 +235,8 @@ def _refresh_callback(
     return refresh
 
 
-def verify_written(client: KazooClient, notified: NotificationResult) -> StatesVerified:
-    """Read back what was written; raise SurveyorError if a state is neither ours nor a later one.
+def verify_written(client: KazooClient, notified: NotificationResult) -> None:
+    """Read back what was written, and log the result; raise SurveyorError if a state is neither ours nor a later one.
 
     After the resignation the leader may have changed the ISR, or Kafka's controller the state: such a state has our
     version or a later one, and our epoch or a later one. A state that no longer exists belongs to a topic deleted
@@ -238,7 +255,9 @@ def verify_written(client: KazooClient, notified: NotificationResult) -> StatesV
             f"{notified.epoch} or a later one, the first is {foreign[0]}: another client writes states without being "
             "the controller; find out which",
         )
-    return StatesVerified(count, notified.epoch, len(notified.written) - count)
+    log(f"  {count} of {count} changed state znodes carry our controller epoch {notified.epoch}, or a later one")
+    if found := len(notified.written) - count:
+        log(f"  {found} more had the planned state already")
 
 
 def _is_ours_or_later(written: WrittenChange, znode: Znode, epoch: int) -> bool:

@@ -11,7 +11,6 @@ import pytest
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.precondition_reader import read_current
-from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.admin_commit import commit_admin
 from jobs.execution.admin.connections import lease_for
 from jobs.preconditions.wave_outcomes import evaluate_waves
@@ -84,7 +83,7 @@ def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) 
             ZooKeeperConnection(settings.zookeeper_endpoint) as cluster,
             lease_for(settings, cluster, plan.plan_id, "commit") as lease,
         ):
-            commit_admin(settings, cluster, commit_log, controller, due, lease=lease, report=log_event)
+            commit_admin(settings, cluster, commit_log, controller, due, lease=lease)
     commit_log.close()
     return commit_log
 

@@ -235,7 +235,7 @@ def test_a_dry_run_names_the_running_commit_and_advises_to_wait(
 ) -> None:
     """Its throttle is in use, although none of its replicas move yet."""
     reader = ZooKeeperReader(kafka.client)
-    set_throttle(surveyor.warehouse, reader, controller, "theirs", plan.changes, 1000, report=log_event)
+    set_throttle(surveyor.warehouse, reader, controller, "theirs", plan.changes, 1000)
     dry = [("commit", plan.plan_id, "--mode", "admin"), ("cancel", "--throttles")]
     with own_lease(settings_of(surveyor.warehouse.uri, kafka.hosts), "theirs", "commit"):
         held = [surveyor.run(*words, "--zookeeper", kafka.hosts).stdout for words in dry]

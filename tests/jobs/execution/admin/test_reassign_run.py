@@ -13,7 +13,6 @@ from kafka.errors import KafkaTimeoutError
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE
-from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.admin_commit import AdminCommit
 from jobs.execution.admin.connections import lease_for
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
@@ -441,9 +440,7 @@ def test_the_throttle_of_a_plan_that_moves_is_not_left_behind(
     rows = [reassignment(kafka, "far", 0, [6, 8])]
     theirs = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
     CommitLog.open(warehouse, theirs, Actor("ann@ops1")).append_intents(theirs.changes)
-    set_throttle(
-        warehouse, ZooKeeperReader(kafka.client), controller, theirs.plan_id, theirs.changes, 1000, report=log_event
-    )
+    set_throttle(warehouse, ZooKeeperReader(kafka.client), controller, theirs.plan_id, theirs.changes, 1000)
     controller.begin(("far", 0), [6, 8])
     theirs_set = overrides(kafka)
     assert theirs_set
@@ -698,9 +695,7 @@ def test_partition_in_several_waves_continues_where_it_is(
 
 
 def left_behind(kafka: KafkaTree, controller: MovingController, warehouse: Warehouse, plan: Plan) -> None:
-    set_throttle(
-        warehouse, ZooKeeperReader(kafka.client), controller, plan.plan_id, plan.changes, 1000, report=log_event
-    )
+    set_throttle(warehouse, ZooKeeperReader(kafka.client), controller, plan.plan_id, plan.changes, 1000)
 
 
 def test_leftover_throttle_of_a_committed_plan_is_cleared(

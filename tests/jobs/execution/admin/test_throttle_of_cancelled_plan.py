@@ -7,7 +7,6 @@ import pytest
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from schemas.enums import PlanKind
 from schemas.plan import Plan
@@ -31,9 +30,7 @@ def plan(tree: KafkaTree, controller: MovingController, warehouse: Warehouse) ->
         warehouse, tree, [reassignment(tree, T, 0, [0, 3])], kind=PlanKind.REASSIGN.value, status="cancelled"
     )
     controller.begin((T, 0), [0, 3])
-    set_throttle(
-        warehouse, ZooKeeperReader(tree.client), controller, made.plan_id, made.changes, 1000, report=log_event
-    )
+    set_throttle(warehouse, ZooKeeperReader(tree.client), controller, made.plan_id, made.changes, 1000)
     return made
 
 

@@ -1,6 +1,5 @@
 """Throttles are set as Kafka's tool sets them, and removed again no matter what happened in between."""
 
-from functools import partial
 from typing import Any, NoReturn
 
 import pytest
@@ -8,15 +7,13 @@ from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.commit_events import CommitEvent, ThrottleAltered, ThrottleCleared, log_event
 from jobs.core.errors import LeaseLostError, UsageError
-from jobs.execution.admin import throttles
 from jobs.execution.admin.reassignment_options import (
     ResourceKind,
     bytes_per_second,
     throttle_configs,
 )
-from jobs.execution.admin.throttles import ThrottleError, rate_of, throttle_rows
+from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
 from jobs.repositories.actor import this_actor
 from jobs.runtime.settings import Settings
 from schemas.rows import Change
@@ -31,9 +28,6 @@ from tests.jobs.support.controllers.throttled_tree import (
 )
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.typed_rows import typed
-
-clear_throttle = partial(throttles.clear_throttle, report=log_event)
-set_throttle = partial(throttles.set_throttle, report=log_event)
 
 PLAN, OTHER = "p1", "p2"
 REQUESTS = 6  # brokers 0, 1, 2, 3 and topics t, u
@@ -390,11 +384,14 @@ def test_invalid_rate_is_refused(text: str) -> None:
         bytes_per_second(text)
 
 
-def test_reports_what_it_cleared(brokers: ConfigBrokers, settings: Settings) -> None:
-    reader, reported = ZooKeeperReader(brokers.tree.client), list[CommitEvent]()
+def test_logs_what_it_cleared(brokers: ConfigBrokers, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    reader = ZooKeeperReader(brokers.tree.client)
     set_throttle(settings.warehouse, reader, brokers, PLAN, FIRST, 1000)
     override(brokers.tree, "broker", "1", {LEADER_RATE: "7"})
 
-    throttles.clear_throttle(settings.warehouse, reader, brokers, PLAN, report=reported.append)
+    clear_throttle(settings.warehouse, reader, brokers, PLAN)
 
-    assert reported == [ThrottleAltered(LEADER_RATE, "broker 1", "7"), ThrottleCleared(PLAN)]
+    assert capsys.readouterr().err.splitlines() == [
+        f"surveyor: {LEADER_RATE} of broker 1 was altered by another client: left at 7",
+        f"  throttle of plan {PLAN} cleared",
+    ]

@@ -15,7 +15,6 @@ from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
 from jobs.adapters.zookeeper.plan_submission import announce_resident
-from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.throttles import set_throttle
 from jobs.repositories.actor import this_process
 from schemas.enums import PlanKind, PlanStatus
@@ -89,9 +88,7 @@ def called_back(warehouse: Warehouse, tree: KafkaTree) -> Plan:
 def throttled(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """A cancelled plan whose requested reassignments continue under a throttle."""
     plan = called_back(warehouse, tree)
-    set_throttle(
-        warehouse, ZooKeeperReader(tree.client), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000, report=log_event
-    )
+    set_throttle(warehouse, ZooKeeperReader(tree.client), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
     return plan
 
 

@@ -9,7 +9,6 @@ from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.console_output.commit_events import log_event
 from jobs.execution.batch.batch_commit import HeldControllership
 from jobs.execution.batch.notification import HoldBudget, notify
 from jobs.execution.commit import apply_plan
@@ -38,14 +37,12 @@ def commit_held(
 
     def notify_brokers(changes: Sequence[Change]) -> None:
         with ChannelManager(str(held.controller_id), listener=settings.listener) as channels:
-            notified = notify(
-                held, channels, read_brokers(held.client), partial(notices_for, changes), hold, report=log_event
-            )
+            notified = notify(held, channels, read_brokers(held.client), partial(notices_for, changes), hold)
         responses = BrokerResponses.of(notified.responses)
         broker_responses.record(settings.warehouse, responses.table(settings.warehouse.cluster))
 
     with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
         assessment = check_before_commit(settings, cluster, plan, Mode.BATCH, limits)
         held_controllership = HeldControllership(held, notify_brokers)
-        apply_plan(settings, cluster, plan, assessment, hold.max_hold, held=held_controllership, report=log_event)
+        apply_plan(settings, cluster, plan, assessment, hold.max_hold, held=held_controllership)
     return read_plan(settings.warehouse, plan_id).row
