@@ -84,6 +84,16 @@ def _database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@cache
+def _columns_read() -> dict[str, list[str]]:
+    """Return the columns of each table that some view may read."""
+    read: dict[str, set[str]] = {}
+    for view in VIEWS.values():
+        for table, columns in view.reads.items():
+            read.setdefault(table, set()).update(columns)
+    return {table: sorted(columns) for table, columns in read.items()}
+
+
 @dataclass(slots=True)
 class Summaries:
     """The views of one cluster at one snapshot; `only` are additional filters by table."""
@@ -145,8 +155,7 @@ class Summaries:
 
     def _add_table(self, name: str) -> None:
         if name not in self._registered:
-            columns = sorted({column for view in VIEWS.values() for column in view.reads.get(name, ())})
-            self.add(name, self._read(name, columns))
+            self.add(name, self._read(name, _columns_read()[name]))
 
     def _read(self, name: str, columns: list[str]) -> pa.Table:
         """Read columns of a table; columns that an older version did not have are null."""

@@ -5,83 +5,16 @@ the rows of one cluster: `partitions`, `brokers` and `topics` at one snapshot, t
 to that snapshot, and all plans and commits.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
 from typing import ClassVar, Final
 
 from msgspec import Struct
 
-Reads = Mapping[str, Sequence[str]]
-"""Tables and the columns that a view reads."""
-
-_SNAPSHOTS: Final = (
-    "snapshot_id",
-    "taken_at",
-    "cluster_id",
-    "controller_id",
-    "controller_epoch",
-    "quarantined",
-    "migration",
-)
-_PARTITIONS: Final = (
-    "topic",
-    "partition",
-    "replicas",
-    "adding_replicas",
-    "removing_replicas",
-    "leader",
-    "isr",
-    "partition_state",
-    "offline_replicas",
-    "under_replicated",
-    "under_min_isr",
-    "understood",
-)
-_TOPICS: Final = ("topic", "deletion_requested")
-_BROKERS: Final = ("broker_id", "broker_epoch", "host", "rack", "understood")
-_HISTORY: Final = ("topic", "partition", "snapshot_id", "leader", "partition_state", "vanished")
-_IMBALANCE: Final = (
-    "snapshot_id",
-    "broker_id",
-    "preferred_partitions",
-    "not_led",
-    "ratio",
-    "exceeds",
-    "threshold",
-)
-_EVENTS: Final = ("snapshot_id", "kind", "subject")
-_PLANS: Final = (
-    "plan_id",
-    "name",
-    "names",
-    "kind",
-    "status",
-    "snapshot_id",
-    "created_at",
-    "changes",
-    "rejected",
-    "moves",
-    "verified_at",
-)
-_ANSWERS: Final = ("broker_id", "api", "topic", "partition", "broker_epoch", "leader_epoch", "error")
-_COMMITS: Final = (
-    "cluster",
-    "plan_id",
-    "attempt",
-    "wave",
-    "topic",
-    "partition",
-    "action",
-    "outcome",
-    "state_version_after",
-    "committed_at",
-    "who",
-    "message",
-    "controller_epoch",
-    "run",
-)
+from schemas.columns import TABLE_COLUMNS
 
 
 class ViewRow(Struct, frozen=True, kw_only=True):
@@ -181,53 +114,39 @@ class RecordedLeadership(ViewRow, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view: its name, and the tables and views that it reads."""
+    """A view: its name, which is that of the file of its query, and the tables and views that it reads."""
 
     name: str
-    reads: Reads
-    views: Sequence[str] = field(default=())
 
     @property
     def sql(self) -> str:
         """The query in the file of the view."""
         return files(__package__).joinpath("sql", f"{self.name}.sql").read_text(encoding="utf-8")
 
+    @property
+    def reads(self) -> dict[str, set[str]]:
+        """The columns that it may read of each table."""
+        words = {*re.findall(r"\w+", self._code)}
+        return {name: words.intersection(TABLE_COLUMNS[name].names) for name in self._sources if name in TABLE_COLUMNS}
 
-VIEWS: Final[Mapping[str, View]] = {
-    view.name: view
-    for view in (
-        View("partition_health", {"partitions": _PARTITIONS, "topics": _TOPICS}),
-        View("staying", {}, ["partition_health"]),
-        View(
-            "health",
-            {"snapshots": _SNAPSHOTS, "partitions": _PARTITIONS, "brokers": _BROKERS, "topics": _TOPICS},
-            ["partition_health"],
-        ),
-        View(
-            "leadership",
-            {"partitions": _PARTITIONS, "brokers": _BROKERS, "brokers_last_seen": ("broker_id", "host", "rack")},
-            ["partition_health"],
-        ),
-        View("imbalance_history", {"imbalance": _IMBALANCE, "snapshots": _SNAPSHOTS}),
-        View("leader_history", {"partition_history": _HISTORY, "snapshots": _SNAPSHOTS}),
-        View(
-            "leaders_over_time",
-            {"snapshots": _SNAPSHOTS, "brokers": _BROKERS, "events": _EVENTS},
-            ["leader_history"],
-        ),
-        View(
-            "plan_summary",
-            {
-                "plans": _PLANS,
-                "changes": ("plan_id", "topic", "reason"),
-                "operations": ("plan_id", "sequence"),
-                "commits": _COMMITS,
-            },
-        ),
-        View("commit_rows", {"commits": _COMMITS}),
-        View("commit_log", {"commits": _COMMITS, "plans": _PLANS}, ["commit_rows"]),
-        View("under_replicated", {}, ["partition_health"]),
-        View("replicas", {"brokers": _BROKERS, "answers": _ANSWERS}, ["partition_health"]),
-    )
-}
+    @property
+    def views(self) -> list[str]:
+        """The other views that it reads."""
+        return [name for name in self._sources if name in VIEWS]
+
+    @property
+    def _code(self) -> str:
+        return re.sub(r"--.*", "", self.sql)
+
+    @property
+    def _sources(self) -> list[str]:
+        return [*dict.fromkeys(re.findall(r"\b(?:FROM|JOIN) (\w+)", self._code))]
+
+
+_NAMES: Final = (
+    *("partition_health", "staying", "health", "leadership", "imbalance_history", "leader_history"),
+    *("leaders_over_time", "plan_summary", "commit_rows", "commit_log", "under_replicated", "replicas"),
+)
+
+VIEWS: Final[Mapping[str, View]] = {name: View(name) for name in _NAMES}
 """All views, in the order of the pages."""
