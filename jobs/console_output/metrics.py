@@ -1,18 +1,17 @@
 """`surveyor metrics`: metrics for Prometheus, printed, written to a file for node_exporter, or served over HTTP.
 
-The name of every metric family starts with `surveyor_`, and every sample has the label `cluster`. Metrics that are
-unknown before the first snapshot are omitted, so that they are not mistaken for zero.
+Metrics that are unknown before the first snapshot are omitted, so that they are not mistaken for zero.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily
 
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.addresses import parse_address
@@ -24,37 +23,13 @@ from jobs.repositories.warehouse_status import WarehouseStatus, read_warehouse_s
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.fleet import worst_code
+from jobs.runtime.metric_families import MetricFamilies
 from jobs.runtime.metrics_server import MetricsCollector, MetricsServer
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import health_at
 from jobs.snapshots.health import Health
 from schemas.enums import Outcome
-
-
-class MetricFamilies:
-    """Makes the metrics of one cluster."""
-
-    __slots__ = ()
-    cluster: str
-
-    def gauge(self, name: str, text: str, value: float | None) -> Metric:
-        """Return a gauge with one value, or with no sample if it is None."""
-        return self.by("", name, text, {} if value is None else {"": value})
-
-    def by(
-        self,
-        label: str,
-        name: str,
-        text: str,
-        values: Mapping[Any, float],
-        family: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
-    ) -> Metric:
-        """Return a metric with a sample for each key of `values`."""
-        metric = family(f"surveyor_{name}", text, labels=["cluster", *([label] if label else [])])
-        for key, value in values.items():
-            metric.add_metric([self.cluster, *([str(key)] if label else [])], value)
-        return metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +43,8 @@ class ClusterFigures(MetricFamilies):
     """Health at the last snapshot; None before the first."""
     outcomes: Outcomes
 
-    def seconds_since(self, moment: datetime | None) -> float | None:
-        return None if moment is None else round((self.now - moment).total_seconds(), 3)
+    def seconds_since(self, moment: datetime) -> float:
+        return round((self.now - moment).total_seconds(), 3)
 
 
 def write_metrics(settings: Settings, out: Path | None, listen: str | None) -> ExitCode:
@@ -164,120 +139,50 @@ def read_figures(settings: Settings, now: datetime) -> ClusterFigures:
 
 def families(figures: ClusterFigures) -> Iterator[Metric]:
     """Return the metric families of one cluster."""
-    for group in GROUPS:
-        yield from group(figures)
+    last, outcomes = figures.recent.snapshot, figures.outcomes
+    yield figures.gauge("has_snapshot", int(last is not None))
+    yield figures.gauge("snapshot_id", last and last.snapshot_id)
+    yield figures.gauge("last_snapshot_timestamp_seconds", last and last.taken_at.timestamp())
+    yield figures.gauge("last_snapshot_age_seconds", last and figures.seconds_since(last.taken_at))
+    yield figures.gauge("last_snapshot_duration_seconds", last and last.seconds)
+    if figures.health is not None:
+        yield from _of_health(figures, figures.health)
+    yield figures.by("status", "plans", outcomes.plans)
+    done = {outcome: count for outcome, count in outcomes.rows.items() if outcome != Outcome.PENDING}
+    yield figures.by("outcome", "commit_rows_total", done, CounterMetricFamily)
+    yield figures.gauge("commit_rows_pending", outcomes.rows[Outcome.PENDING])
+    committed = outcomes.last_commit_at
+    yield figures.gauge("last_commit_timestamp_seconds", committed and committed.timestamp())
+    yield figures.gauge("last_commit_age_seconds", committed and figures.seconds_since(committed))
 
 
-def _of_snapshot(figures: ClusterFigures) -> Iterator[Metric]:
-    last = figures.recent.snapshot
-    number, taken_at, seconds = (None, None, None) if last is None else (last.snapshot_id, last.taken_at, last.seconds)
-    yield figures.gauge("has_snapshot", "Whether the cluster has a snapshot, 0 or 1.", int(last is not None))
-    yield figures.gauge("snapshot_id", "Id of the last snapshot.", number)
-    yield figures.gauge(
-        "last_snapshot_timestamp_seconds",
-        "Start time of the last snapshot.",
-        None if taken_at is None else taken_at.timestamp(),
-    )
-    yield figures.gauge(
-        "last_snapshot_age_seconds",
-        "Age of the last snapshot when these metrics were computed.",
-        figures.seconds_since(taken_at),
-    )
-    yield figures.gauge("last_snapshot_duration_seconds", "Duration of the last snapshot.", seconds)
+def _of_health(figures: ClusterFigures, health: Health) -> Iterator[Metric]:
+    yield figures.gauge("topics", health.topics)
+    yield figures.gauge("partitions", health.partitions)
+    for name in PARTITION_COUNTS:
+        yield figures.gauge(f"{name}_partitions", getattr(health, name))
+    yield figures.gauge("quarantined_znodes", health.quarantined)
+    yield figures.gauge("blocking_znodes", len(health.blocking))
+    yield figures.gauge("topic_configs_not_understood", health.configs_not_understood)
+    brokers = {"live": len(health.live), "gone": len(health.gone), "not_understood": len(health.not_understood_brokers)}
+    yield figures.by("status", "brokers", brokers)
+    yield figures.by("broker", "gone_broker_partitions", health.gone)
+    yield figures.gauge("controller_id", health.controller_id)
+    yield figures.gauge("controller_epoch", health.controller_epoch)
+    yield figures.gauge("drained_brokers", len(figures.recent.drained))
+    for name, column in IMBALANCE.items():
+        yield figures.by("broker", name, {row.broker_id: getattr(row, column) for row in health.imbalance})
 
 
-def _of_partitions(figures: ClusterFigures) -> Iterator[Metric]:
-    if (health := figures.health) is None:
-        return
-    yield figures.gauge("topics", "Topics.", health.topics)
-    yield figures.gauge("partitions", "Partitions.", health.partitions)
-    for name, text in PARTITIONS.items():
-        yield figures.gauge(f"{name}_partitions", text, getattr(health, name))
-    yield figures.gauge("quarantined_znodes", QUARANTINED, health.quarantined)
-    yield figures.gauge("blocking_znodes", "Znodes that prevent a part of Kafka from starting.", len(health.blocking))
-    yield figures.gauge("topic_configs_not_understood", CONFIGS_NOT_UNDERSTOOD, health.configs_not_understood)
-
-
-BROKERS: Final = "Brokers: live, gone (unregistered but in use by partitions), not_understood (live as well)."
-CONFIGS_NOT_UNDERSTOOD: Final = "Topics whose config could not be decoded completely; it allows no unclean election."
-QUARANTINED: Final = "Znodes, or in KRaft responses, that are not understood."
-
-PARTITIONS: Final[Mapping[str, str]] = {
-    "offline": "Partitions without a live leader.",
-    "under_replicated": "Partitions with a replica that is not in sync.",
-    "under_min_isr": "Partitions with fewer in-sync replicas than min.insync.replicas.",
-    "moving": "Partitions with a running or requested reassignment.",
-    "without_state": "Partitions with an assignment that never had a leader.",
-    "leader_outside_isr": "Partitions led by a live broker that is not in the ISR; Kafka does not change them.",
-    "not_understood": "Partitions that are not understood; they may be moving, but have no other state.",
-    "repairable": "Partitions that `plan reconcile` can repair without data loss.",
-    "offline_without_isr": "Offline partitions without an in-sync replica that can lead.",
-    "led_by_drained": "Partitions led by a drained broker, because no other replica was in sync.",
-}
+PARTITION_COUNTS: Final = (
+    *("offline", "under_replicated", "under_min_isr", "moving", "without_state", "leader_outside_isr"),
+    *("not_understood", "repairable", "offline_without_isr", "led_by_drained"),
+)
 """Counts of Health with a metric family each."""
 
-
-def _of_brokers(figures: ClusterFigures) -> Iterator[Metric]:
-    if (health := figures.health) is None:
-        return
-    brokers = {"live": len(health.live), "gone": len(health.gone), "not_understood": len(health.not_understood_brokers)}
-    yield figures.by("status", "brokers", BROKERS, brokers)
-    yield figures.by("broker", "gone_broker_partitions", "Partitions that refer to a broker that is gone.", health.gone)
-    yield figures.gauge("controller_id", "Id in /controller, -1 for none.", health.controller_id)
-    yield figures.gauge("controller_epoch", "Number in /controller_epoch.", health.controller_epoch)
-    yield figures.gauge("drained_brokers", "Drained brokers.", len(figures.recent.drained))
-    for name, column, text in IMBALANCE:
-        values = {row.broker_id: getattr(row, column) for row in health.imbalance}
-        yield figures.by("broker", name, text, values)
-
-
-IMBALANCE: Final = (
-    ("preferred_partitions", "preferred_partitions", "Partitions whose preferred leader is this broker."),
-    (
-        "preferred_partitions_not_led",
-        "not_led",
-        "Partitions whose preferred replica is this broker but that it does not lead.",
-    ),
-    (
-        "imbalance_ratio",
-        "ratio",
-        "Share of the partitions whose preferred replica is this broker that it does not lead.",
-    ),
-)
-
-
-def _of_plans(figures: ClusterFigures) -> Iterator[Metric]:
-    outcomes = figures.outcomes
-    yield figures.by("status", "plans", "Plans by status, without the cycles of `surveyor control`.", outcomes.plans)
-    done = {outcome: count for outcome, count in outcomes.rows.items() if outcome != Outcome.PENDING}
-    yield figures.by(
-        "outcome",
-        "commit_rows_total",
-        "Rows of plans processed by commits, by outcome.",
-        done,
-        CounterMetricFamily,
-    )
-    yield figures.gauge(
-        "commit_rows_pending",
-        "Rows with a recorded intent to write and no recorded outcome.",
-        outcomes.rows[Outcome.PENDING],
-    )
-    last = outcomes.last_commit_at
-    yield figures.gauge(
-        "last_commit_timestamp_seconds",
-        "Time of the last record of a commit.",
-        None if last is None else last.timestamp(),
-    )
-    yield figures.gauge(
-        "last_commit_age_seconds",
-        "Age of the last record of a commit when these metrics were computed.",
-        figures.seconds_since(last),
-    )
-
-
-GROUPS: Final[tuple[Callable[[ClusterFigures], Iterator[Metric]], ...]] = (
-    _of_snapshot,
-    _of_partitions,
-    _of_brokers,
-    _of_plans,
-)
+IMBALANCE: Final = {
+    "preferred_partitions": "preferred_partitions",
+    "preferred_partitions_not_led": "not_led",
+    "imbalance_ratio": "ratio",
+}
+"""The columns of the imbalance by metric family."""

@@ -15,15 +15,9 @@ from prometheus_client import CollectorRegistry, Histogram, Metric
 from prometheus_client.core import CounterMetricFamily
 
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.console_output.metrics import (
-    BROKERS,
-    CONFIGS_NOT_UNDERSTOOD,
-    PARTITIONS,
-    QUARANTINED,
-    MetricFamilies,
-)
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
+from jobs.runtime.metric_families import HELP, MetricFamilies
 from jobs.runtime.metrics_server import MetricsServer
 from jobs.snapshots.health import arrays_of_table, unhealthy_masks
 from planner.columns.numpy_rules import partition_masks
@@ -54,20 +48,11 @@ class ControllerMetrics(MetricFamilies):
     _last_cycle: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self._cycle_seconds = Histogram(
-            "surveyor_control_cycle_seconds",
-            "Duration of a cycle.",
-            ["cluster"],
-            registry=self._registry,
-            buckets=BUCKETS,
-        )
-        self._response_seconds = Histogram(
-            "surveyor_control_alter_partition_seconds",
-            "Time between an AlterPartition request and its response.",
-            ["cluster"],
-            registry=self._registry,
-            buckets=RESPONSE_BUCKETS,
-        )
+        self._cycle_seconds = self._histogram("control_cycle_seconds", BUCKETS)
+        self._response_seconds = self._histogram("control_alter_partition_seconds", RESPONSE_BUCKETS)
+
+    def _histogram(self, name: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(f"surveyor_{name}", HELP[name], ["cluster"], registry=self._registry, buckets=buckets)
 
     def observe_cycle(self, seconds: float) -> None:
         """Add a cycle that has ended."""
@@ -102,24 +87,18 @@ class ControllerMetrics(MetricFamilies):
 
     def _families(self) -> Iterator[Metric]:
         controller = self.controller
-        yield self.gauge("control_active", "Whether this process is the controller.", float(controller is not None))
+        yield self.gauge("control_active", float(controller is not None))
         if controller is None:
             return
-        yield self.gauge("controller_epoch", "Our controller epoch.", controller.control.epoch)
-        is_connected = float(bool(controller.control.client.connected))
-        yield self.gauge("control_zookeeper_connected", "Whether ZooKeeper is connected.", is_connected)
+        yield self.gauge("controller_epoch", controller.control.epoch, "Our controller epoch.")
+        yield self.gauge("control_zookeeper_connected", float(bool(controller.control.client.connected)))
         yield from self._of_cluster(controller.context)
         yield from self._of_brokers(controller)
         written = controller.summary.by_action.copy()
-        yield self.by("action", "control_changes_total", "Changes written.", dict(written), CounterMetricFamily)
-        yield self.gauge("control_stale_total", "Changes that were outdated.", controller.summary.stale)
-        log = controller.log
-        yield self.gauge(
-            "control_unwritten_seconds", "Age of the oldest row not yet in the warehouse.", log.lag_seconds
-        )
-        yield self.gauge(
-            "control_warehouse_failing", "Whether writing to the warehouse fails.", float(bool(log.failed))
-        )
+        yield self.by("action", "control_changes_total", dict(written), CounterMetricFamily)
+        yield self.gauge("control_stale_total", controller.summary.stale)
+        yield self.gauge("control_unwritten_seconds", controller.log.lag_seconds)
+        yield self.gauge("control_warehouse_failing", float(bool(controller.log.failed)))
 
     def _of_cluster(self, context: ControllerContext) -> Iterator[Metric]:
         rows = [*context.partitions.values()]  # the cycle's thread may add or remove some at any time
@@ -129,21 +108,20 @@ class ControllerMetrics(MetricFamilies):
         counts["moving"] = sum(row.is_being_reassigned or row.key in requested for row in rows)
         not_understood = len(context.not_understood)
         statuses = {"live": len(brokers), "gone": len(context.dead_brokers), "not_understood": not_understood}
-        yield self.by("status", "brokers", BROKERS, statuses)
-        yield self.gauge("partitions", "Partitions.", len(rows))
+        yield self.by("status", "brokers", statuses)
+        yield self.gauge("partitions", len(rows))
         for name in _COUNTS:
-            yield self.gauge(f"{name}_partitions", PARTITIONS[name], counts[name])
+            yield self.gauge(f"{name}_partitions", counts[name])
         configs = sum(topic.config is None or None in topic.config.values() for topic in [*context.topics.values()])
-        yield self.gauge("topic_configs_not_understood", CONFIGS_NOT_UNDERSTOOD, configs)
-        yield self.gauge("quarantined_znodes", QUARANTINED, not_understood + configs + _quarantined(context, rows))
-        yield self.gauge("control_leader_epoch_max", "The latest leader epoch.", _latest_leader_epoch(rows))
+        yield self.gauge("topic_configs_not_understood", configs)
+        yield self.gauge("quarantined_znodes", not_understood + configs + _quarantined(context, rows))
+        yield self.gauge("control_leader_epoch_max", _latest_leader_epoch(rows))
 
     def _of_brokers(self, controller: ResidentController) -> Iterator[Metric]:
         depths, ages = controller.broker_requests.channels.backlog()
-        yield self.by("broker", "control_queue_batches", "Batches of requests that wait for a broker.", depths)
-        yield self.by("broker", "control_queue_oldest_seconds", "Age of the oldest of them, or of the one sent.", ages)
-        refusals = controller.retries.refusals()
-        yield self.by("broker", "control_refusals", "Refusals in a row of a request that is retried.", refusals)
+        yield self.by("broker", "control_queue_batches", depths)
+        yield self.by("broker", "control_queue_oldest_seconds", ages)
+        yield self.by("broker", "control_refusals", controller.retries.refusals())
 
 
 _COUNTS: Final = ("offline", "without_state", "under_replicated", "moving", "not_understood")
