@@ -44,8 +44,10 @@ def test_an_error_advises_a_command_with_the_options_of_this_one(tmp_path: Path)
 
 
 def test_no_zookeeper_there(tmp_path: Path) -> None:
-    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("snapshot")
-    assert (ran.code, ran.stdout) == (22, "")
+    """Errors are one message for people, and JSON for programs."""
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("snapshot", "--json")
+    lines = [line for line in ran.stderr.splitlines() if not line.startswith("  ... ")]
+    assert (ran.code, ran.json["exit_code"], len(lines)) == (22, 22, 1)
     assert "no ZooKeeper answered at 127.0.0.1:1" in ran.stderr
     assert not (tmp_path / "warehouse").exists()
 
@@ -88,12 +90,6 @@ def test_cluster_that_the_conf_does_not_name(tmp_path: Path) -> None:
 def test_result_file_that_cannot_be_written_is_found_first(tmp_path: Path) -> None:
     ran = Surveyor("127.0.0.1:1", tmp_path / "w")("snapshot", "--result-file", str(tmp_path / "no" / "x.json"))
     assert (ran.code, "--result-file" in ran.stderr) == (2, True)
-
-
-def test_errors_are_one_message_and_json_for_programs(tmp_path: Path) -> None:
-    ran = Surveyor("127.0.0.1:1", tmp_path / "w")("snapshot", "--json")
-    lines = [line for line in ran.stderr.splitlines() if not line.startswith("  ... ")]
-    assert (ran.code, ran.json["exit_code"], len(lines)) == (22, 22, 1)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_questions_that_are_no_questions(tmp_path: Path, options: list[str], mes
 
 
 def test_no_zookeeper(tmp_path: Path) -> None:
-    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("whatif", "--restart", "1", "--json")
+    ran = Surveyor("nowhere.invalid:1", tmp_path / "warehouse")("whatif", "--restart", "1", "--json")
     assert ran.code == UNKNOWN
     assert json.loads(ran.stdout)["exit_code"] == UNKNOWN
 

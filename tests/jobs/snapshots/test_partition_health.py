@@ -65,7 +65,7 @@ def view_of(rows: list[dict[str, Any]]) -> ClusterView:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=15)
 @given(rows=st.lists(PARTITION, min_size=1, max_size=12))
 def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> None:
     view = view_of(rows)

@@ -103,6 +103,8 @@ def test_children_are_sorted_and_empty_without_a_znode(bare_tree: KafkaTree) -> 
         bare_tree.write(f"/parent/{name}", b"")
 
     assert children_of(bare_tree.client, ["/gone", "/parent", "/parent/a"]) == [[], sorted(NAMES), []]
+
+
 READINGS: dict[str, Callable[[KazooClient], object]] = {
     "few": lambda client: read_many(
         client, ["/large-1", "/gone", "/parent", "/parent/a", "/null", "/large-1"], resume=True

@@ -64,9 +64,7 @@ AVOIDABLE: Final = (
 QUESTIONS: Final[list[tuple[list[str], str, str, dict[tuple[int, ...], int], list[str]]]] = [
     (["--remove-brokers", "6"], "1", "even", {(2, 2): 24}, []),
     (["--add-brokers", "7"], "1", "even", {(2, 2): 36}, []),
-    (["--replace", "6=7"], "1", "even", {(2, 2): 24}, []),
     (["--replace", "6=7"], "2", "even", {(2, 2): 24}, []),
-    (["--fix-racks"], "1", "even", {}, []),
     (["--fix-racks"], "1", "crowded", {(2, 2): 36}, []),
     (
         ["--remove-brokers", "5,6"],
@@ -105,7 +103,6 @@ def test_two_of_four_stay_in_each_rack(
     question, snapshot, topics, spreads, warnings = case
     plan = surveyor.json("plan", "reassign", *question, "--topics", topics, "--snapshot", snapshot)
     assert (plan["status"], _spreads(surveyor, plan)) == ("planned", spreads)
-    assert _warnings(surveyor, plan) == warnings
     assert [warning for warning in plan["warnings"] if "rack" in warning] == warnings
 
 
