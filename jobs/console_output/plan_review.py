@@ -28,8 +28,8 @@ from jobs.console_output.plan_text import (
     warnings,
 )
 from jobs.core.arrow_rows import Bools, StoredRows, ValueCount
-from jobs.preconditions.min_isr import judged_topics, stored_below_min_isr, stored_short_lists
-from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, spread_warnings
+from jobs.preconditions.min_isr import below_min_isr, judged_topics, short_lists
+from jobs.preconditions.rollback_racks import is_rollback, lists_of, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.copy_volume import space_warnings
@@ -134,8 +134,11 @@ class PlanSelection:
         """Return the warnings, including the warning of deletions, which people see below the deleted topics."""
         return [*self.warnings(changes), *deletion_warnings(self.deleted)]
 
-    def warnings(self, changes: StoredRows) -> Iterator[str]:
-        """Return the warnings, computed from the few rows that can cause one."""
+    def warnings(self, changes: StoredRows, *, with_brokers: bool = True) -> Iterator[str]:
+        """Return the warnings, computed from the few rows that can cause one.
+
+        `with_brokers`: also what the plan assumed of brokers and the newest snapshot shows differently.
+        """
         operations = msgspec.convert(list(self.operations()), list[Operation])
         few = with_warnings(changes, moves_replicas=self.row.traits.moves_replicas)
         if operations and few.size:  # topic configs are compared with replication factors
@@ -147,18 +150,19 @@ class PlanSelection:
             msgspec.convert(list(changes.where(few)), list[ChangeSummary]),
             operations,
             msgspec.convert(list(doomed), list[RejectionRecord]),
-            stored_below_min_isr(minimum, changes),
-            stored_short_lists(minimum, changes),
+            below_min_isr(minimum, changes),
+            short_lists(minimum, changes),
             moves_replicas=self.row.traits.moves_replicas,
             everything=self.only.everything,
         )
-        yield from assumptions_in_newest_snapshot(self.warehouse, self.row)
+        if with_brokers:
+            yield from assumptions_in_newest_snapshot(self.warehouse, self.row)
         yield from outdated_plan(self.warehouse, self.row)
         yield from loss_warnings(self.warehouse, self.row, operations)
         yield from rack_warnings(self.row.options)
         if is_rollback(self.row):
             racks = racks_of_snapshot(self.warehouse, self.row.snapshot_id)
-            yield from spread_warnings(lists_of_stored(changes), *racks)
+            yield from spread_warnings(lists_of(changes), *racks)
         yield from unread_warnings(self.row, unread_by(self.warehouse, self.row), everything=self.only.everything)
         copied = stored_volume(self.warehouse, changes)
         yield from space_warnings(copied, usable_bytes(self.warehouse) if copied.received else {})
@@ -251,6 +255,12 @@ def plan_warnings(warehouse: Warehouse, row: PlanRecord) -> list[str]:
     """Return the warnings of a whole plan, as programs get them; people get the same texts."""
     review = PlanSelection(warehouse, row, RowFilter())
     return review.all_warnings(review.changes(whole=False))
+
+
+def commit_warnings(warehouse: Warehouse, row: PlanRecord, *, everything: bool) -> list[str]:
+    """Return the warnings of a whole plan for its commit, which compares the brokers with the live ones."""
+    review = PlanSelection(warehouse, row, RowFilter(everything=everything))
+    return [*review.warnings(review.changes(whole=False), with_brokers=False)]
 
 
 def with_warnings(changes: StoredRows, *, moves_replicas: bool) -> Bools:

@@ -10,8 +10,8 @@ from itertools import chain
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
 from jobs.adapters.cluster_connections.interface import ClusterConnection
 from jobs.advice.plans import after_commit, after_dry_run, after_stale, list_all_command
-from jobs.console_output.plan_figures import rack_warnings
-from jobs.console_output.plan_text import deletion_lines, deletion_warnings, due_lines, pending_summary, warnings
+from jobs.console_output.plan_review import commit_warnings
+from jobs.console_output.plan_text import deletion_lines, deletion_warnings, due_lines, pending_summary
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import exit_code, is_interrupted
 from jobs.execution.admin.connections import admin_of
@@ -19,18 +19,12 @@ from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_lines
 from jobs.execution.mode_selection import why_controller_unreachable
 from jobs.execution.preflight import Preflight
-from jobs.preconditions.min_isr import below_min_isr, short_lists
-from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, spread_warnings
-from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.actor import this_process
-from jobs.repositories.brokers_last_seen import racks_of_snapshot
-from jobs.repositories.copy_volume import space_warnings, volume_rows
-from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact, loss_warnings
-from jobs.repositories.log_sizes import stored_volume, usable_bytes
+from jobs.repositories.copy_volume import volume_rows
+from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact
+from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from jobs.repositories.plans.repository import read_plan
-from jobs.repositories.snapshots import outdated_plan, unread_by
-from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, keep_warnings, log, truncate
 from jobs.runtime.progress import progress
@@ -80,7 +74,7 @@ def report_dry(
     deletions = _deletions_due(settings, plan, preflight)
     if deletions:
         result["deleted"] = [asdict(deletion) for deletion in deletions]
-    warned = _warnings(settings, plan, everything=everything) if preflight.pending else []
+    warned = commit_warnings(settings.warehouse, plan.row, everything=everything) if preflight.pending else []
     apply_warnings = [f"--apply would fail: {obstacle}"] if obstacle else []
     review = [
         *_review(settings, plan, preflight, running, warned, everything=everything),
@@ -145,31 +139,6 @@ def _review(
     yield from warning_lines(warned)
 
 
-def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
-    """Return the warnings of a plan, the same as its review has."""
-    warehouse, snapshot_id = settings.warehouse, plan.row.snapshot_id
-    minimum = min_isr_by_topic(warehouse, snapshot_id, {change.topic for change in plan.changes})
-    min_isr_findings = below_min_isr(minimum, plan.changes), short_lists(minimum, plan.changes)
-    lists = lists_of_changes(plan.changes) if is_rollback(plan.row) else {}
-    copied = stored_volume(warehouse, volume_rows(plan.changes))
-    return [
-        *warnings(
-            plan.changes,
-            plan.operations,
-            plan.rejections,
-            *min_isr_findings,
-            moves_replicas=plan.row.traits.moves_replicas,
-            everything=everything,
-        ),
-        *outdated_plan(warehouse, plan.row),
-        *loss_warnings(warehouse, plan.row, plan.operations),
-        *rack_warnings(plan.row.options),
-        *(spread_warnings(lists, *racks_of_snapshot(warehouse, snapshot_id)) if lists else ()),
-        *unread_warnings(plan.row, unread_by(warehouse, plan.row), everything=everything),
-        *space_warnings(copied, usable_bytes(warehouse) if copied.received else {}),
-    ]
-
-
 def refuse_unapproved(
     settings: Settings,
     plan: Plan,
@@ -188,7 +157,7 @@ def refuse_unapproved(
     """
     if not preflight.pending:
         return
-    warned = _warnings(settings, plan, everything=everything)
+    warned = commit_warnings(settings.warehouse, plan.row, everything=everything)
     keep_warnings(warned)
     shown_warnings = [] if reviewed else warned
     if approve is None:

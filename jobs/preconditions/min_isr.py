@@ -11,24 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from jobs.core.arrow_rows import StoredRows, values_of
 from schemas.enums import Action
-from schemas.rows import ChangeSummary, Key
+from schemas.rows import Key
 from schemas.text import partition_name
 
 
 def judged_topics(changes: StoredRows) -> set[str]:
-    """Return the topics of stored changes that may leave a partition with fewer replicas, or fewer in sync."""
+    """Return the topics of changes that may leave a partition with fewer replicas, or fewer in sync."""
     reassigns = changes.equal("action", Action.REASSIGN.value)
     return set(changes.where(reassigns | changes.shrinks("isr_after", "isr_before")).values("topic"))
-
-
-def below_min_isr(minimum: Mapping[str, int], changes: Sequence[ChangeSummary]) -> list[str]:
-    """Name the partitions whose ISR changes in memory shrink below min.insync.replicas."""
-    smaller = [
-        change
-        for change in changes
-        if change.action != Action.REASSIGN and not 0 < len(change.isr_before or ()) <= len(change.isr_after)
-    ]
-    return [change.name for change in smaller if len(change.isr_after) < minimum.get(change.topic, 0)]
 
 
 def cancelled_below_min_isr(minimum: Mapping[str, int], isr_after: Mapping[Key, Sequence[int] | None]) -> list[str]:
@@ -42,8 +32,8 @@ def cancelled_below_min_isr(minimum: Mapping[str, int], isr_after: Mapping[Key, 
     ]
 
 
-def stored_below_min_isr(minimum: Mapping[str, int], changes: StoredRows) -> list[str]:
-    """Name the partitions whose ISR stored changes shrink below min.insync.replicas.
+def below_min_isr(minimum: Mapping[str, int], changes: StoredRows) -> list[str]:
+    """Name the partitions whose ISR changes shrink below min.insync.replicas.
 
     A plan may have a million changes, so only the few that may fall short are turned into objects.
     """
@@ -54,15 +44,8 @@ def stored_below_min_isr(minimum: Mapping[str, int], changes: StoredRows) -> lis
     return [partition_name(topic, partition) for topic, partition, isr in rows if len(isr) < minimum.get(topic, 0)]
 
 
-def short_lists(minimum: Mapping[str, int], changes: Sequence[ChangeSummary]) -> list[str]:
-    """Name the partitions that reassignments in memory leave with fewer replicas than min.insync.replicas."""
-    reassigned = [change for change in changes if change.action == Action.REASSIGN]
-    last = {change.name: change for change in reassigned}
-    return [name for name, change in last.items() if len(change.replicas_after) < minimum.get(change.topic, 0)]
-
-
-def stored_short_lists(minimum: Mapping[str, int], changes: StoredRows) -> list[str]:
-    """Name the partitions that stored reassignments leave with fewer replicas than min.insync.replicas.
+def short_lists(minimum: Mapping[str, int], changes: StoredRows) -> list[str]:
+    """Name the partitions that reassignments leave with fewer replicas than min.insync.replicas.
 
     The changes are in the order of their waves; the last wave of a partition counts.
     """

@@ -4,35 +4,26 @@ The rollback was requested explicitly, so fewer racks are not a fault. Plans of 
 racks instead.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from jobs.core.arrow_rows import StoredRows, values_of
 from planner.topics.crowding import least_crowding, max_per_rack
 from schemas.enums import Action
-from schemas.rows import Change, Key, PlanRecord
+from schemas.rows import Key, PlanRecord
 from schemas.text import pluralise
 
 Lists = dict[Key, tuple[Sequence[int], Sequence[int]]]
 """Replicas of each partition before the first wave of a plan and after its last."""
 
 
-def lists_of_changes(changes: Iterable[Change]) -> Lists:
-    """Return the lists that reassignments in memory begin and end with."""
-    moves = (change for change in changes if change.action == Action.REASSIGN)
-    return _lists((change.key, change.wave, change.replicas_before or (), change.replicas_after) for change in moves)
-
-
-def lists_of_stored(changes: StoredRows) -> Lists:
-    """Return those of stored changes."""
+def lists_of(changes: StoredRows) -> Lists:
+    """Return the lists that the reassignments of a plan begin and end with."""
     moves = changes.where(changes.equal("action", Action.REASSIGN.value)).table
-    rows = values_of(moves, "topic", "partition", "wave", "replicas_before", "replicas_after")
-    return _lists(((topic, partition), wave, before or (), after) for topic, partition, wave, before, after in rows)
-
-
-def _lists(steps: Iterable[tuple[Key, int, Sequence[int], Sequence[int]]]) -> Lists:
+    rows = values_of(moves, "wave", "topic", "partition", "replicas_before", "replicas_after")
     lists: Lists = {}
-    for key, _, before, after in sorted(steps, key=lambda step: step[1]):
-        lists[key] = lists.get(key, (before,))[0], after
+    for _, topic, partition, before, after in sorted(rows, key=itemgetter(0)):
+        lists[topic, partition] = lists.get((topic, partition), (before or (),))[0], after
     return lists
 
 
