@@ -1,8 +1,7 @@
 """The content of a plan's id: the text of its header and of each row, hashed topic by topic.
 
-Only this module defines what is hashed. `planner.columns.plan_digest` computes the texts on Spark, for plans whose
-rows stay there. `jobs.repositories.plans.arrow_digest` computes them in Arrow, for rows on the driver and for a commit,
-which refuses a plan whose rows were changed. Both must agree with `cell` to the byte.
+Only this module defines what is hashed. `jobs.repositories.plans.arrow_digest` computes the texts in Arrow, for a plan
+that is made and for a commit, which refuses a plan whose rows were changed. It must agree with `cell` to the byte.
 """
 
 import hashlib

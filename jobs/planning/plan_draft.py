@@ -9,7 +9,7 @@ does the same in several jobs.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -52,9 +52,9 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
-from planner.columns.plan_digest import plan_summary, with_lines
 from planner.placement.plan_figures import stored_figures
 from schemas.enums import PlanKind, PlanStatus
+from schemas.plan_digest import NULL
 from schemas.rows import Operation, PlanRecord, RejectionRecord, Row, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 
@@ -320,12 +320,12 @@ class PlanParts:
 
 def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: PlanParts, at_most: int | None) -> PlanRows:
     """Collect a plan's rows if they are few, else leave them on Spark; `at_most` is an upper bound if known."""
-    if at_most is None:
+    if at_most is None or at_most > MAX_DRIVER_ROWS:
         computed = {table: cache_and_count(frame) for table, frame in rows.items()}
-        rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())
-    if at_most <= MAX_DRIVER_ROWS:
-        return _ArrowRows(tables, {table: frame.toArrow() for table, frame in rows.items()}, extra)
-    return _SparkRows(tables, rows, extra)
+        if sum(count for _, count in computed.values()) > MAX_DRIVER_ROWS:
+            return _SparkRows(tables, computed, extra)
+        rows = {table: frame for table, (frame, _) in computed.items()}
+    return _ArrowRows(tables, {table: frame.toArrow() for table, frame in rows.items()}, extra)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,16 +353,21 @@ class _ArrowRows:
 @dataclass(frozen=True, slots=True)
 class _SparkRows:
     tables: SparkWarehouse
-    rows: Mapping[str, DataFrame]
+    rows: Mapping[str, tuple[DataFrame, int]]
+    """The rows of each table, computed, and their count."""
     extra: PlanParts
 
     def summary(self, header: str) -> Row:
-        tables = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.extra.operations)}
-        lined = {table: with_lines(table, rows) for table, rows in tables.items()}
-        return plan_summary(header, lined).collect()[0].asDict()
+        topic = F.coalesce("topic", F.lit(NULL))  # the digest hashes the rows of a topic together
+        parts: dict[str, Iterable[pa.Table]] = {
+            table: self.tables.collect_parts(table, _owned(rows, self.tables, ""), count, topic)
+            for table, (rows, count) in self.rows.items()
+        }
+        operations = arrow_digest.plan_in_arrow(OPERATIONS, self.extra.operations)
+        return arrow_digest.summary_of_parts(header, {**parts, OPERATIONS: [operations]})
 
     def write(self, plan_id: str) -> None:
-        for table, rows in self.rows.items():
+        for table, (rows, _) in self.rows.items():
             owned = _owned(rows, self.tables, plan_id).select(*SPARK_SCHEMAS[table].names)
             self.tables.replace(table, owned, plan_condition(plan_id))
         self.extra.write(self.tables, plan_id)

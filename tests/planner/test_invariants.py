@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.columns.plan_digest import plan_summary, with_lines
 from schemas.enums import NO_LEADER
 from schemas.rows import Row
 from tests.plan_digest import plan_id
@@ -80,7 +79,7 @@ def test_nor_with_any_small_partition(spark: SparkSession) -> None:
 @settings(BATCHES, max_examples=2)
 @given(rule_inputs())
 def test_the_same_cluster_gives_the_same_plan(spark: SparkSession, rule_input: RuleInput) -> None:
-    """For any order and partitioning of its rows; and the commit computes the same id from the rows."""
+    """For any order and partitioning of its rows."""
     partitions, topics, brokers, configs = rule_input.frames_and_configs(spark)
     shuffled = replace(rule_input, partitions=rule_input.partitions[::-1], topics=rule_input.topics[::-1])
     again, _, _ = shuffled.frames(spark)
@@ -92,6 +91,4 @@ def test_the_same_cluster_gives_the_same_plan(spark: SparkSession, rule_input: R
         )
         for some in (partitions, again.repartition(3))
     ]
-    lined = [{name: with_lines(name, rows) for name, rows in tables.items()} for tables in plans]
-    ids = {plan_summary("header", tables).collect()[0].plan_id for tables in lined}
-    assert ids == {plan_id("header", {name: as_rows(rows) for name, rows in plans[0].items()})}
+    assert len({plan_id("header", {name: as_rows(rows) for name, rows in tables.items()}) for tables in plans}) == 1

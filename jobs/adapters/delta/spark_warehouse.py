@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from delta import exceptions
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -114,11 +114,17 @@ class SparkWarehouse:
         return self.replace(table, rows, where)
 
     def _batches(self, table: str, rows: DataFrame, count: int) -> Iterator[pa.RecordBatch]:
-        """Yield rows from Spark in parts of about MAX_DRIVER_ROWS, so that memory stays bounded."""
+        for part in self.collect_parts(table, rows, count, *map(F.col, KEY_COLUMNS[table])):
+            yield from part.to_batches()
+
+    def collect_parts(self, table: str, rows: DataFrame, count: int, *key: Column) -> Iterator[pa.Table]:
+        """Yield rows from Spark in parts of about MAX_DRIVER_ROWS, so that memory stays bounded.
+
+        Rows with the same key are in the same part.
+        """
         parts = -(-count // MAX_DRIVER_ROWS)
         for part in range(parts):
-            in_part = F.pmod(F.xxhash64(*KEY_COLUMNS[table]), F.lit(parts)) == part
-            yield from self.collect_arrow(table, rows.where(in_part)).to_batches()
+            yield self.collect_arrow(table, rows.where(F.pmod(F.xxhash64(*key), F.lit(parts)) == part))
 
     def collect_arrow(self, table: str, rows: DataFrame) -> pa.Table:
         """Collect rows with a table's columns in the driver's memory."""

@@ -1,6 +1,7 @@
 """A plan's id and counts, computed from its rows in Arrow as `schemas.plan_digest` defines them."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -23,11 +24,25 @@ def plan_in_arrow(table: str, rows: Iterable[AnyRow]) -> pa.Table:
 
 def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:
     """Return plan_id, changes, rejected and moves; a missing table counts as empty."""
+    return summary_of_parts(header, {table: [whole] for table, whole in rows.items()})
+
+
+def summary_of_parts(header: str, parts: Mapping[str, Iterable[pa.Table]]) -> Row:
+    """Return the same from tables in parts, each of which has all rows of its topics."""
+    counts: Counter[str] = Counter()
+
+    def texts(table: str) -> Iterator[tuple[str, str]]:
+        for rows in parts[table]:
+            counts[table] += rows.num_rows
+            counts["moves"] += count_copied_replicas(rows) if table == "changes" else 0
+            yield from by_topic(table, rows)
+
+    plan_id = plan_id_of(header, {table: texts(table) for table in parts})
     return {
-        "plan_id": plan_id_of(header, {table: by_topic(table, table_rows) for table, table_rows in rows.items()}),
-        "changes": rows["changes"].num_rows,
-        "rejected": rows["rejections"].num_rows if "rejections" in rows else 0,
-        "moves": count_copied_replicas(rows["changes"]),
+        "plan_id": plan_id,
+        "changes": counts["changes"],
+        "rejected": counts["rejections"],
+        "moves": counts["moves"],
     }
 
 

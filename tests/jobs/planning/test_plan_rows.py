@@ -20,7 +20,7 @@ REJECTIONS: list[Row] = [{"topic": "u", "partition": -1, "action": "elect", "cod
 
 def _changes() -> list[Row]:
     moved = {"adding_before": [], "adding_after": [4, 5], "is_new": False}
-    return [{**creation("t", partition, [4, 5]), **moved} for partition in range(3)]
+    return [{**creation("tv"[partition % 2], partition, [4, 5]), **moved} for partition in range(3)]
 
 
 @pytest.mark.parametrize("few", [100, 0])
@@ -29,6 +29,7 @@ def test_few_and_many_rows_are_the_same_plan(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, at_most: int | None
 ) -> None:
     monkeypatch.setattr(jobs.planning.plan_draft, "MAX_DRIVER_ROWS", few)
+    monkeypatch.setattr(jobs.adapters.delta.spark_warehouse, "MAX_DRIVER_ROWS", 1)  # a part for each topic
     warehouse = Warehouse(str(tmp_path), "c")
     warehouse.ensure_tables()
     tables = SparkWarehouse(spark, warehouse)

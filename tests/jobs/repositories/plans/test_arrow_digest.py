@@ -11,7 +11,7 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.repositories.plans import arrow_digest
 from schemas.tables import SPARK_SCHEMAS
 from tests.plan_digest import by_topic, lines
-from tests.planner.columns.test_plan_digest import TABLES as ROWS
+from tests.schemas.test_plan_digest import TABLES as ROWS
 
 CHANGES = schema_of("changes")
 LISTS = st.none() | st.lists(st.integers(0, 5), max_size=4)
