@@ -8,14 +8,16 @@ line on stderr shows which value is used, so that no command runs on an unintend
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster_name, refuse_invalid_path
 from jobs.adapters.spark.engine import Engine, Place
@@ -59,31 +61,21 @@ ADDRESS_OPTIONS: Final = {"zookeeper": ZOOKEEPER, "bootstrap_servers": BOOTSTRAP
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
 
+_Conf = TypeVar("_Conf", bound=Struct)
+
 NO_THROTTLE: Final = "none"
 """The value of --throttle that removes a throttle."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is not a regex: {error}") from None
-    return text
-
-
-class LimitsConf(_Strict):
+class LimitsConf(Struct, frozen=True, forbid_unknown_fields=True):
     """Limits that a commit refuses to exceed."""
 
-    max_changes: int = Field(default=100_000, ge=0)
-    max_plan_age_hours: float = Field(default=24.0, gt=0)
-    max_hold_seconds: float = Field(default=30.0, gt=0)
+    max_changes: Annotated[int, Meta(ge=0)] = 100_000
+    max_plan_age_hours: Annotated[float, Meta(gt=0)] = 24.0
+    max_hold_seconds: Annotated[float, Meta(gt=0)] = 30.0
 
 
-class ClusterConf(_Strict):
+class ClusterConf(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One cluster in the file."""
 
     zookeeper: str | None = None
@@ -91,23 +83,30 @@ class ClusterConf(_Strict):
     zookeeper_config: Path | None = None
     command_config: Path | None = None
     control_listener: str | None = None
-    internal_topics: tuple[Annotated[str, AfterValidator(_regex)], ...] = ()
+    internal_topics: tuple[str, ...] = ()
     """Names and regexes of topics that count as internal, in addition to those of `schemas.internal_topics`."""
-    imbalance_threshold: float = Field(default=0.1, ge=0, le=1)
-    controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
-    retention: str = Field(default="30d", pattern=PERIOD)
+    imbalance_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    controller_id: Annotated[int, Meta(ge=0, le=CONTROLLER_ID)] = CONTROLLER_ID
+    retention: Annotated[str, Meta(pattern=PERIOD)] = "30d"
     commit_lease: bool = True
-    throttle: str | None = Field(default=None, pattern=RATE)
+    throttle: Annotated[str, Meta(pattern=RATE)] | None = None
     limits: LimitsConf = LimitsConf()
 
+    def __post_init__(self) -> None:
+        for text in self.internal_topics:
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise ValueError(f"internal_topics has {text!r}, which is not a regex: {error}") from None
 
-class InvalidClusterConf(ClusterConf):
+
+class InvalidClusterConf(ClusterConf, frozen=True):
     """A section of the file that cannot be used, with the default of every key."""
 
     reason: str
 
 
-class Conf(_Strict):
+class Conf(Struct, frozen=True, forbid_unknown_fields=True):
     """The configuration file."""
 
     warehouse: str | None = None
@@ -272,29 +271,59 @@ def load_conf(path: Path | None, name: str = "") -> Conf:
         content = tomllib.loads(read_text_file(path, called))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{called} is not valid TOML: {error}") from None
-    invalid = dict[str, str]()
+    sections = content.pop("clusters", {})
+    conf = _converted(content, Conf, called)
+    if not isinstance(sections, dict):
+        raise UsageError(_key_message(called, "clusters: expected sections [clusters.NAME]"))
+    return replace(conf, clusters={name: _section_of(path, name, section) for name, section in sections.items()})
+
+
+def _section_of(path: Path, cluster: str, content: object) -> ClusterConf:
+    where = _section(path, cluster)
     try:
-        conf = Conf.model_validate(content)
-    except ValidationError as error:
-        for detail in error.errors():
-            table, *keys = map(str, detail["loc"])
-            if table != "clusters" or not keys:
-                raise UsageError(_key_message(called, [table, *keys], detail["msg"])) from None
-            invalid.setdefault(keys[0], _key_message(_section(path, keys[0]), keys[1:], detail["msg"]))
-        valid = {cluster: section for cluster, section in content["clusters"].items() if cluster not in invalid}
-        conf = Conf.model_validate({**content, "clusters": valid})
-    for cluster, section in conf.clusters.items():
-        try:
-            _refuse_invalid_section(cluster, section, _section(path, cluster))
-        except UsageError as error:
-            invalid[cluster] = str(error)
-    replaced = {cluster: InvalidClusterConf(reason=reason) for cluster, reason in invalid.items()}
-    return conf.model_copy(update={"clusters": {**conf.clusters, **replaced}})
+        conf = _converted(content, ClusterConf, where)
+        _refuse_invalid_section(cluster, conf, where)
+    except UsageError as error:
+        return InvalidClusterConf(reason=str(error))
+    return conf
 
 
-def _key_message(place: str, keys: Sequence[str], reason: str) -> str:
-    where = f"{place}: {'.'.join(keys)}" if keys else place
-    return f"{where}: {reason}; see conf/surveyor.toml for every key"
+def _converted(content: object, kind: type[_Conf], place: str) -> _Conf:
+    try:
+        return msgspec.convert(content, kind, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise UsageError(_key_message(place, _with_key(str(error)))) from None
+
+
+def _path(_: type[Path], value: object) -> Path:
+    if not isinstance(value, str):
+        raise TypeError(f"Expected `str`, got {value!r}")  # the text of msgspec's own errors
+    return Path(value)
+
+
+_UNKNOWN: Final = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
+
+
+def _with_key(fault: str) -> str:
+    """Begin a message of msgspec with the key that it is about.
+
+    >>> _with_key("Expected `float` <= 1.0 - at `$.imbalance_threshold`")
+    'imbalance_threshold: expected `float` <= 1.0'
+    >>> _with_key("Object contains unknown field `max_moves` - at `$.limits`")
+    'limits.max_moves: there is no such key'
+    >>> _with_key("Expected `object`, got `str`")
+    'expected `object`, got `str`'
+    """
+    reason, _, path = fault.partition(" - at `$")
+    keys = [key for key in path.removesuffix("`").split(".") if key]
+    if unknown := _UNKNOWN.fullmatch(reason):
+        return f"{'.'.join([*keys, unknown[1]])}: there is no such key"
+    reason = reason.replace("Expected", "expected", 1)
+    return f"{'.'.join(keys)}: {reason}" if keys else reason
+
+
+def _key_message(place: str, fault: str) -> str:
+    return f"{place}: {fault}; see conf/surveyor.toml for every key"
 
 
 def settings_from(
@@ -414,8 +443,8 @@ def _merged_conf(
         **sources.address(addresses, stored),
         **{name: sources.prefer(name, value, getattr(stored, name)) for name, value in configs.items()},
     }
-    without_address = stored.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
-    return without_address.model_copy(update={name: value for name, value in chosen.items() if value is not None})
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return replace(stored, **(dict.fromkeys(ADDRESS_OPTIONS) | given))
 
 
 def _places_of(sources: "Sources", merged: ClusterConf, stored: ClusterConf, section: str) -> dict[str, str]:
@@ -564,7 +593,7 @@ class Sources:
         """
         if value is None or in_file is None or value == in_file or name in self.given_options:
             return in_file if value is None else value
-        options = ("conf_path", "cluster") if name in ClusterConf.model_fields else ("conf_path",)
+        options = ("conf_path", "cluster") if name in ClusterConf.__struct_fields__ else ("conf_path",)
         file_is_meant = any(option in self.given_options for option in options)
         of_file, of_environment = f"{name} {in_file} of {self.conf_path}", f"{value} of SURVEYOR_{name.upper()}"
         used, other = (of_file, of_environment) if file_is_meant else (of_environment, of_file)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel
+from msgspec import Struct
 
 from jobs.adapters.request_server.listen_config import LISTEN_FILE_KEYS, LISTENER_KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
 from jobs.core.errors import ExitCode
@@ -36,8 +36,8 @@ def test_every_exit_code_has_its_row() -> None:
     assert rows == [(str(code.value), code.name) for code in ExitCode]
 
 
-def _keys(model: type[BaseModel], within: str, *but: str) -> Iterator[str]:
-    return (f"{within}{name}" for name in model.model_fields if name not in but)
+def _keys(model: type[Struct], within: str, *but: str) -> Iterator[str]:
+    return (f"{within}{name}" for name in model.__struct_fields__ if name not in but)
 
 
 def test_every_key_of_the_conf_has_its_row() -> None:

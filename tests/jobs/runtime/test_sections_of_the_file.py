@@ -14,11 +14,14 @@ from tests.jobs.support.commands.settings import settings_of
 pytestmark = pytest.mark.unit
 
 INVALID = [
-    ("[clusters.east]\nzokeeper = 'zk:1'", "east", ": zokeeper: Extra inputs are not permitted"),
-    ("[clusters.east]\nimbalance_threshold = 2", "east", ": imbalance_threshold: Input should be less than"),
-    ("[clusters.east]\nretention = 'long'", "east", ": retention: String should match"),
-    ("[clusters.east.limits]\nmax_moves = 2", "east", ": limits.max_moves: Extra inputs are not permitted"),
-    ("[clusters]\neast = 'zk:1'", "east", ": Input should be a valid dictionary"),
+    ("[clusters.east]\nzokeeper = 'zk:1'", "east", ": zokeeper: there is no such key"),
+    ("[clusters.east]\nimbalance_threshold = 2", "east", ": imbalance_threshold: expected `float` <= 1.0"),
+    ("[clusters.east]\nimbalance_threshold = nan", "east", ": imbalance_threshold: "),
+    ("[clusters.east]\ncommand_config = 7", "east", ": command_config: expected `str`, got 7"),
+    ("[clusters.east]\ninternal_topics = ['(']", "east", ": internal_topics has '(', which is not a regex"),
+    ("[clusters.east]\nretention = 'long'", "east", ": retention: expected `str` matching"),
+    ("[clusters.east.limits]\nmax_moves = 2", "east", ": limits.max_moves: there is no such key"),
+    ("[clusters]\neast = 'zk:1'", "east", ": expected `object`, got `str`"),
     ("[clusters.east]\nzookeeper = 'zk:1'\nbootstrap_servers = 'k:1'", "east", " has both zookeeper and bootstrap"),
     ("[clusters.east]\nzookeeper = 'me:secret@zk:1'", "east", ": the address contains @"),
     ("[clusters.' ']\nzookeeper = 'zk:1'", " ", "cannot be the name of a cluster"),
@@ -68,8 +71,8 @@ def test_a_command_for_another_cluster_warns_of_it(
     ("text", "reason"),
     [
         ("warehouse = ", " is not valid TOML"),
-        ("warehouse = 1", ": warehouse: Input should be a valid string"),
-        ("wharehouse = 'w'\n[clusters.east]\nzokeeper = 'zk:1'", ": wharehouse: Extra inputs are not permitted"),
+        ("warehouse = 1", ": warehouse: expected `str | null`, got `int`"),
+        ("wharehouse = 'w'\n[clusters.east]\nzokeeper = 'zk:1'", ": wharehouse: there is no such key"),
     ],
 )
 @pytest.mark.parametrize("fleet", [False, True])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
+from msgspec.structs import replace
 
 from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
@@ -115,7 +116,7 @@ def test_zookeeper_denies_the_lease(tree: KafkaTree, settings: Settings) -> None
 
 
 def test_no_lease_if_disabled_in_the_conf(tree: KafkaTree, settings: Settings) -> None:
-    without = Settings("default", settings.warehouse_uri, settings.conf.model_copy(update={"commit_lease": False}))
+    without = Settings("default", settings.warehouse_uri, replace(settings.conf, commit_lease=False))
 
     with own_lease(without, "p1", "commit") as first, own_lease(without, "p2", "commit") as second:
         first.refuse_lost()
