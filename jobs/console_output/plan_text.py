@@ -12,6 +12,7 @@ from jobs.core.units import format_bytes
 from jobs.preconditions.topic_configs import checked_config, config_risks
 from jobs.repositories.deletion_impact import DeletionImpact
 from jobs.runtime.console import format_cell, truncate
+from jobs.runtime.review import warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, OperationKind, RejectionCode
@@ -192,14 +193,17 @@ def deletion_line(deleted: DeletionImpact) -> str:
 _COUNTED: Final = ("partitions", "records", "bytes")
 
 
-def deletion_lines(deleted: Sequence[DeletionImpact], *, everything: bool = False) -> Iterator[str]:
+def deletion_texts(deleted: Sequence[DeletionImpact], *, everything: bool = False) -> list[str]:
+    """Return a text for each deleted topic."""
+    listed = deleted if everything else deleted[:LINES_SHOWN]
+    more = [f"... and {len(deleted) - len(listed)} more topics"] if len(deleted) > len(listed) else []
+    return [*map(deletion_line, listed), *more]
+
+
+def deletion_lines(deleted: Sequence[DeletionImpact], *, everything: bool = False) -> list[str]:
     """Return a line for each deleted topic, and a warning that deletion is final."""
-    if deleted:
-        listed = deleted if everything else deleted[:LINES_SHOWN]
-        yield from (f"  {deletion_line(topic)}" for topic in listed)
-        if len(deleted) > len(listed):
-            yield f"  ... and {len(deleted) - len(listed)} more topics"
-        yield from (f"  warning: {warning}" for warning in deletion_warnings(deleted))
+    texts = deletion_texts(deleted, everything=everything)
+    return [*(f"  {text}" for text in texts), *warning_lines(deletion_warnings(deleted))]
 
 
 def deletion_warnings(deleted: Sequence[DeletionImpact]) -> list[str]:

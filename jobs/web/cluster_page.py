@@ -17,11 +17,10 @@ from msgspec import Struct
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.core.arrow_rows import as_rows, values_of
-from jobs.core.masking import masked_text
 from jobs.sql_views.database import Summaries, structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedLeadership
 from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
-from jobs.web.embedded_table import EmbeddedTable
+from jobs.web.embedded_table import EmbeddedTable, masked_column
 from jobs.web.render import Fact, alarming, fact, render, snapshot_header
 from schemas.enums import NO_CONTROLLER, FailureScenario
 from schemas.rows import LossImpact
@@ -280,11 +279,9 @@ def commits(summaries: Summaries) -> EmbeddedTable:
         """,
         "commit_log",
     )
-    words = pa.array([masked_text(text) for text in rows["last_word"].to_pylist()], pa.string())
-    shown = rows.set_column(rows.column_names.index("last_word"), "last_word", words)
-    return EmbeddedTable(
-        "commits", "Commits and cancellations, the newest first", shown, choices=("plan", "kind", "outcome")
-    )
+    shown = masked_column(rows, "last_word")
+    title = "Commits and cancellations, the newest first"
+    return EmbeddedTable("commits", title, shown, choices=("plan", "kind", "outcome"))
 
 
 _WHATIF: Final = (

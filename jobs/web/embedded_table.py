@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
+from jobs.core.masking import masked_text
+
 MAX_CHOICES: Final = 40
 """Distinct values of a column up to which it gets a selection list."""
 
@@ -76,6 +78,12 @@ class EmbeddedTable:
         if name in self.choices and 1 < len(texts) <= MAX_CHOICES:
             column["choices"] = True
         return column
+
+
+def masked_column(rows: pa.Table, column: str) -> pa.Table:
+    """Mask secrets in a column of texts."""
+    texts = pa.array([masked_text(text) for text in rows[column].to_pylist()], pa.string())
+    return rows.set_column(rows.column_names.index(column), column, texts)
 
 
 def safe_json(value: Any) -> str:  # noqa: ANN401 - JSON

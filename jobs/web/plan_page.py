@@ -20,7 +20,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
 from jobs.console_output.plan_review import PlanSelection, RowFilter
-from jobs.console_output.plan_text import deletion_lines, shown_data, without_topic_ids
+from jobs.console_output.plan_text import deletion_texts, deletion_warnings, shown_data, without_topic_ids
 from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.masking import masked_json, masked_text
@@ -36,13 +36,12 @@ from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries, structs_of
 from jobs.web.charts import Group, Shown, bars, format_number
 from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
-from jobs.web.embedded_table import EmbeddedTable
+from jobs.web.embedded_table import EmbeddedTable, masked_column
 from jobs.web.render import Fact, alarming, fact, render, shown_time, snapshot_header
 from planner.placement.plan_figures import PlanFigures, figures_in
 from schemas.enums import PlanStatus
 from schemas.plan_digest import plan_header
 from schemas.rows import PlanRecord, Row, Snapshot
-from schemas.text import partition_name
 
 REASONS_SHOWN: Final = 20
 
@@ -84,7 +83,9 @@ class PlanTables:
         summaries.add("plan_rejections", rows["rejections"])
         if not is_whole:
             _add_what_the_plan_knows(summaries, row)
-        return cls(row, changes, summaries, snapshot, is_whole, PlanSelection(warehouse, row, RowFilter()))
+        review = PlanSelection(warehouse, row, RowFilter())
+        summaries.add("plan_evidence", review.evidence().table)
+        return cls(row, changes, summaries, snapshot, is_whole, review)
 
 
 def _refuse_edited(row: PlanRecord, rows: dict[str, pa.Table]) -> None:
@@ -139,7 +140,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         changes=changes_table(plan),
         operations=operations_table(plan),
         rejections=rejections_table(plan),
-        evidence=_evidence(plan.review),
+        evidence=_evidence(plan),
         commits=commits(plan.summaries),
         commands=[f"surveyor {command}" for command in commands_of(row, settings.given_options.get("throttle", ()))],
     )
@@ -194,7 +195,7 @@ def commands_of(row: PlanRecord, throttle: Sequence[str] = ()) -> Iterator[str]:
 def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
     """Return the warnings: first of age and status, then of deletions, then of the rows."""
     yield from _commit_obstacles(plan, now, max_age_hours)
-    yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
+    yield from (*deletion_texts(plan.review.deleted), *deletion_warnings(plan.review.deleted))
     if outage := outage_left_by(plan.summaries.warehouse, plan.row):
         yield outage.sentence
     yield from map(masked_text, plan.review.warnings(plan.changes))
@@ -263,12 +264,20 @@ placed AS (SELECT unnest(replicas) AS broker_id FROM after),
 held AS (SELECT broker_id, count(*) AS replicas_after FROM placed GROUP BY broker_id)
 SELECT
     broker_id, rack, coalesce(registered, false) AS registered,
-    coalesce(leaders, 0) AS leaders_before, coalesce(leaders_after, 0) AS leaders_after,
-    coalesce(replicas, 0) AS replicas_before, coalesce(replicas_after, 0) AS replicas_after
+    coalesce(leaders, 0) AS leaders_before, coalesce(led.leaders_after, 0) AS leaders_after,
+    coalesce(replicas, 0) AS replicas_before, coalesce(held.replicas_after, 0) AS replicas_after,
+    coalesce(led.leaders_after, 0) - leaders_before AS leaders_gained,
+    coalesce(held.replicas_after, 0) - replicas_before AS replicas_gained
 FROM leadership FULL JOIN led USING (broker_id) FULL JOIN held USING (broker_id)
 ORDER BY broker_id
 """
 """SQL of the leaders and replicas of each broker, at the plan's snapshot and after the plan."""
+
+
+_BROKER_COUNTS: Final = (
+    *("leaders_before", "leaders_after", "replicas_before", "replicas_after"),
+    *("leaders_gained", "replicas_gained"),
+)
 
 
 class BrokerChange(Struct, frozen=True, kw_only=True):
@@ -279,8 +288,12 @@ class BrokerChange(Struct, frozen=True, kw_only=True):
     registered: bool
     leaders_before: int
     leaders_after: int
+    leaders_gained: int
+    """Negative if it loses leaders."""
     replicas_before: int
     replicas_after: int
+    replicas_gained: int
+    """Negative if it loses replicas."""
 
     @property
     def leaders(self) -> tuple[int, int]:
@@ -291,16 +304,6 @@ class BrokerChange(Struct, frozen=True, kw_only=True):
     def replicas(self) -> tuple[int, int]:
         """Before and after."""
         return self.replicas_before, self.replicas_after
-
-    @property
-    def leaders_gained(self) -> int:
-        """Negative if it loses leaders."""
-        return self.leaders_after - self.leaders_before
-
-    @property
-    def replicas_gained(self) -> int:
-        """Negative if it loses replicas."""
-        return self.replicas_after - self.replicas_before
 
 
 def before_and_after(plan: PlanTables) -> list[BrokerChange]:
@@ -328,16 +331,8 @@ def _brokers(plan: PlanTables) -> dict[str, Any]:
     if bytes_held:
         held = [Group(f"broker {broker}", span) for broker, span in sorted(bytes_held.items())][:BROKERS_DRAWN]
         charts.append(_chart("Bytes held, by broker", held, format_bytes))
-    table = {
-        "broker": [str(row.broker_id) for row in rows],
-        "rack": [row.rack or "" for row in rows],
-        "leaders_before": [row.leaders_before for row in rows],
-        "leaders_after": [row.leaders_after for row in rows],
-        "replicas_before": [row.replicas_before for row in rows],
-        "replicas_after": [row.replicas_after for row in rows],
-        "leaders_gained": [row.leaders_gained for row in rows],
-        "replicas_gained": [row.replicas_gained for row in rows],
-    }
+    table = {"broker": [str(row.broker_id) for row in rows], "rack": [row.rack or "" for row in rows]}
+    table |= {name: [getattr(row, name) for row in rows] for name in _BROKER_COUNTS}
     island = EmbeddedTable("brokers", "Brokers before and after", pa.table(table), ("broker",), ("rack",))
     return {"notes": notes, "charts": charts, "table": island}
 
@@ -391,31 +386,17 @@ def rejections_table(plan: PlanTables) -> EmbeddedTable:
         FROM plan_rejections ORDER BY topic, plan_rejections.partition
         """,
     )
-    reasons = pa.array([masked_text(text) for text in rows["reason"].to_pylist()], pa.string())
-    shown = rows.set_column(3, "reason", reasons)
     more = f"`surveyor show rejections {plan.row.plan_id} --all` shows all"
-    return EmbeddedTable("rejections", "Rejections", shown, (), ("action", "code"), more)
+    return EmbeddedTable("rejections", "Rejections", masked_column(rows, "reason"), (), ("action", "code"), more)
 
 
-def _evidence(review: PlanSelection) -> EmbeddedTable:
-    known = review.evidence().table
-    names = [
-        partition_name(topic, partition) for topic, partition in zip(*_lists(known, "topic", "partition"), strict=True)
-    ]
-    at = [shown_time(time) for time in known["last_in_isr_at"].to_pylist()]
-    rows = pa.table(
-        {
-            "partition": pa.array(names, pa.string()),
-            "rank": known["rank"],
-            "broker": known["broker_id"].cast(pa.string()),
-            "last_in_isr_snapshot": known["last_in_isr_snapshot"],
-            "last_in_isr_at": pa.array(at, pa.string()),
-            "epochs_since": known["epochs_since"],
-            "log_size": known["log_size"],
-        },
+def _evidence(plan: PlanTables) -> EmbeddedTable:
+    rows = plan.summaries.query(
+        """
+        SELECT
+            named(topic, partition) AS partition, rank, broker_id::VARCHAR AS broker, last_in_isr_snapshot,
+            at_second(last_in_isr_at) AS last_in_isr_at, epochs_since, log_size
+        FROM plan_evidence
+        """,
     )
     return EmbeddedTable("evidence", "Evidence for candidates, the best first", rows, ("broker",))
-
-
-def _lists(rows: pa.Table, *columns: str) -> list[list[Any]]:
-    return [rows[column].to_pylist() for column in columns]

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import streamlit as st
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.core.masking import masked_text
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.settings import ClusterConf
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import commits, leaders_over_time, plans, unhealthy_partitions
+from jobs.web.embedded_table import masked_column
 from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, newest_health, rows_of
 from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
@@ -132,9 +132,8 @@ def commit(uri: str, cluster: str, plan_id: str, attempt: int) -> pa.Table:
     warehouse = Warehouse(uri, cluster)
     at = Summaries(warehouse, find_snapshot(warehouse), {"commits": ("plan_id", "=", plan_id)})
     rows = at.query(f"SELECT * FROM commit_rows WHERE attempt = {attempt}", "commit_rows")  # noqa: S608 - a number
-    words = pa.array([masked_text(text) for text in rows["message"].to_pylist()], pa.string())
-    shown = rows.select(["committed_at", "action", "topic", "partition", "outcome", "state_version_after"])
-    return shown.append_column("message", words)
+    columns = ["committed_at", "action", "topic", "partition", "outcome", "state_version_after", "message"]
+    return masked_column(rows.select(columns), "message")
 
 
 @st.cache_resource(ttl=60, max_entries=4, show_spinner=False)
