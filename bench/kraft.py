@@ -60,7 +60,7 @@ def _first_snapshot(driver: Driver, conf: ClusterConf, partitions: int) -> float
     with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         driver.settle()
         with progress(f"first snapshot of {partitions:,} partitions from {conf.zookeeper or conf.bootstrap_servers}"):
-            seconds, result = timed(lambda: take_snapshot(Settings("bench", folder, conf), log).row)
+            seconds, result = timed(lambda: take_snapshot(Settings("bench", folder, conf)).row)
         assert result.partitions == partitions, f"{partitions} partitions, the snapshot has {result.partitions}"
         assert result.quarantined == 0, result
         return seconds

@@ -22,7 +22,6 @@ from jobs.execution.batch.fenced_writer import MAX_BATCH_CHANGES
 from jobs.planning.plan_draft import PlanDraft, make_plan
 from jobs.planning.planning_tables import PlanningTables
 from jobs.planning.reconcile import plan_reconcile
-from jobs.runtime.console import log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
@@ -106,7 +105,7 @@ def _stored_plan(settings: Settings, number: int) -> None:
         due = plan_reconcile(tables)
         return replace(due, parameters={**due.parameters, "round": number})
 
-    made = make_plan(settings, PlanOptions(log=log), planner)
+    made = make_plan(settings, PlanOptions(), planner)
     assert made["changes"], "a dead broker, and nothing to do"
 
 

@@ -114,7 +114,7 @@ class SnapshotBench:
         before, size = self.bare(), _size(folder)
         self.driver.settle()
         with progress(f"{kind} of {count:,} partitions"):
-            seconds, result = timed(lambda: take_snapshot(settings, log).row)
+            seconds, result = timed(lambda: take_snapshot(settings).row)
         resident = self.driver.resident()
         assert result.partitions == count, f"{count} partitions, the snapshot has {result.partitions}"
         figure = Figure(
@@ -161,7 +161,7 @@ def _alone(driver: Driver, partitions: int, kind: str, settings: Settings) -> Co
     driver.settle()
     before = driver.processor_seconds()
     with progress(f"{kind} of {partitions:,} partitions"):
-        seconds, result = timed(lambda: take_snapshot(settings, log).row)
+        seconds, result = timed(lambda: take_snapshot(settings).row)
     log(f"  {seconds:.1f} s, {driver.processor_seconds() - before:.1f} s of processors")
     assert result.partitions == partitions, f"the snapshot has {result.partitions} partitions"
     return Cost(kind, partitions, seconds, _size(Path(settings.warehouse_uri)) - size, *driver.resident())

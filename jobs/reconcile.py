@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import CommandResult, log
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import (
     All,
     AllowMajorityDead,
@@ -63,7 +63,7 @@ def reconcile(
         settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
     hold = hold_seconds(settings, max_hold)
-    make_plan = partial(make_reconcile_plan, settings, allow_unclean=allow_unclean, requests=requests, log=log)
+    make_plan = partial(make_reconcile_plan, settings, allow_unclean=allow_unclean, requests=requests)
     run: Callable[..., CommandResult] = (
         reconcile_until_quiet if apply and until_quiet else partial(reconcile_once, apply=apply)
     )

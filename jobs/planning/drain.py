@@ -16,7 +16,7 @@ from jobs.planning.planning_tables import PlanningTables, partitions_with_reques
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty, refuse_unversioned, table_as_of
-from jobs.runtime.console import LogLine
+from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.leadership.drain_changes import NEXT_LEADER, drain_changes, drain_rejections, drained_leaders
 from planner.leadership.undrain_changes import (
@@ -86,7 +86,7 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], tables: PlanningTa
         f"--brokers: {join_ids(gone)} not live in snapshot {tables.snapshot.snapshot_id}; live are {live}. "
         f"For dead brokers, run `surveyor status`; {since_snapshot(tables, gone) if gone else ''}"
     )
-    ids = _keep_concerned(ids, understood, reason, tables.log)
+    ids = _keep_concerned(ids, understood, reason)
     not_understood = [str(broker) for broker in ids if not understood[broker]]
     if not_understood:
         raise RefusedError(
@@ -96,7 +96,7 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], tables: PlanningTa
     return ids
 
 
-def _keep_concerned(ids: Sequence[int], concerned: Container[int], reason: str, log: LogLine) -> list[int]:
+def _keep_concerned(ids: Sequence[int], concerned: Container[int], reason: str) -> list[int]:
     """Return the ids that are concerned and log why others are left out; raise RefusedError if none is left."""
     rest = [broker for broker in ids if broker in concerned]
     if not rest:
@@ -149,7 +149,7 @@ def _drained_among(ids: Sequence[int], drained: Mapping[int, DrainedBroker], tab
         f"--brokers: {', '.join(not_drained_ids)} not drained; drained are {drained_ids}. "
         "A drain is active once its commit has begun; in resident mode it ends when another controller takes over"
     )
-    ids = _keep_concerned(ids, drained, reason, tables.log)
+    ids = _keep_concerned(ids, drained, reason)
     snapshot = tables.snapshot
     later = [str(broker) for broker in ids if drained[broker].since > snapshot.taken_at]
     if later:

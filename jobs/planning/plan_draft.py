@@ -46,7 +46,7 @@ from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, refresh_hint, with_age
 from jobs.repositories.vanished_topics import vanished_by
-from jobs.runtime.console import CommandResult, LogLine, Result
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -125,16 +125,16 @@ def make_plan(
     options = _on_snapshot_of_begun(settings, alias, options)
     snapshot_id = options.snapshot_id
     is_new = _takes_snapshot(settings, options, alias)
-    snapshot = find_snapshot(warehouse, _refreshed(settings, source, options.log) if is_new else snapshot_id)
+    snapshot = find_snapshot(warehouse, _refreshed(settings, source) if is_new else snapshot_id)
     existing = None if alias.replaces else plan_named(warehouse, alias.name)
     if existing and alias.name and snapshot_id is None:
         refuse_older(existing, alias.name, snapshot.snapshot_id)
     _refuse_migration(snapshot)
     if not is_new:  # a new snapshot has reported what vanished
         if not existing:
-            options.log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
+            log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
         if vanished := vanished_by(warehouse, snapshot):
-            options.log(f"surveyor: {vanished.sentence}", logging.WARNING)
+            log(f"surveyor: {vanished.sentence}", logging.WARNING)
     warehouse.ensure_tables()
     tiny = snapshot.partitions is not None and snapshot.partitions <= SMALL_CLUSTER_PARTITIONS
     session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))
@@ -145,14 +145,13 @@ def make_plan(
                 tables,
                 snapshot,
                 is_new=is_new,
-                log=options.log,
                 racks=racks_as_of(warehouse, snapshot),
                 registered_now=partial(_registered_now, settings),
             )
         )
         if existing and alias.name:
             refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
-            options.log(f"surveyor: {alias.name} is this plan already; {with_age(snapshot)}, and no new one was taken")
+            log(f"surveyor: {alias.name} is this plan already; {with_age(snapshot)}, and no new one was taken")
             return _result(existing, alias)
         # a refused plan takes no name, so that the next attempt can have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
@@ -188,7 +187,7 @@ def _begun_by_command(settings: Settings, options: PlanOptions) -> PlanRecord | 
     if not begun:
         return None
     newest = max(begun, key=attrgetter("created_at", "plan_id"))
-    options.log(f"surveyor: plan {newest.plan_id} of the same command is {newest.status}, and is continued")
+    log(f"surveyor: plan {newest.plan_id} of the same command is {newest.status}, and is continued")
     return newest
 
 
@@ -216,13 +215,13 @@ def _takes_snapshot(settings: Settings, options: PlanOptions, alias: Alias) -> b
     return existing is None
 
 
-def _refreshed(settings: Settings, source: ClusterSource | None, log: LogLine) -> int:
+def _refreshed(settings: Settings, source: ClusterSource | None) -> int:
     """Take a snapshot and return its id; an error of the snapshot also fails the plan."""
     try:
         taken = (
-            take_snapshot(settings, log, _refuse_migrating)
+            take_snapshot(settings, _refuse_migrating)
             if source is None
-            else take_snapshot_of(settings, source, log, _refuse_migrating)
+            else take_snapshot_of(settings, source, _refuse_migrating)
         )
     except UnreadableError as error:
         last = last_snapshot(settings.warehouse) if source is None and settings.warehouse.exists() else None

@@ -3,7 +3,6 @@
 In addition to the snapshot a plan reads the current drained brokers and the replicas whose log dir failed.
 """
 
-import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,17 +15,12 @@ from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.brokers_last_seen import Racks
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, topics_before, with_age
-from jobs.runtime.console import LogLine
 from planner.columns.broker_sets import with_drained, with_failed
 from planner.history.lost_states import filter_same_topic, last_known_states
 from planner.reassignment.pending_requests import with_requests
 from schemas.enums import RequestKind
 from schemas.rows import Broker, DrainedBroker, LastSeenBroker, Partition, ZnodeRequest
 from schemas.text import broker_list
-
-
-def discard(_line: str, _level: int = logging.INFO, /) -> None:
-    """Log nothing, for readers that make no plan."""
 
 
 class Registered(NamedTuple):
@@ -40,8 +34,6 @@ class Registered(NamedTuple):
 class PlanningTables(SnapshotTables):
     """The tables of a snapshot; brokers with their current drain mode, partitions with failed log dirs."""
 
-    log: LogLine = discard
-    """Gets what the user should know of the plan, besides its rows."""
     racks: Racks = field(default_factory=Racks)
     """The racks at the snapshot; the tables have their names too."""
     registered_now: Callable[[], Registered | None] = lambda: None

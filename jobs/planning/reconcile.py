@@ -28,7 +28,7 @@ from jobs.repositories.broker_responses import event_lines
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_unversioned, rows_as_of
-from jobs.runtime.console import LogLine
+from jobs.runtime.console import log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
@@ -88,14 +88,12 @@ _REQUEST_DONE: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
 """Condition for decisions after which a request can be removed: a move that ends here no longer needs its request."""
 
 
-def make_reconcile_plan(
-    settings: Settings, source: ClusterSource, *, allow_unclean: bool, requests: bool, log: LogLine
-) -> Plan:
+def make_reconcile_plan(settings: Settings, source: ClusterSource, *, allow_unclean: bool, requests: bool) -> Plan:
     """Take a snapshot, and make a plan of what is due on it, as `plan_reconcile` does.
 
     Another run that plans no changes on a later snapshot deletes a plan that has none: plan again in that case.
     """
-    options = PlanOptions(refresh=True, command=stated_command(settings, "reconcile"), log=log)
+    options = PlanOptions(refresh=True, command=stated_command(settings, "reconcile"))
     for tries_left in reversed(range(MAX_SUPERSEDED)):
         created = make_plan(
             settings,
@@ -125,7 +123,7 @@ def plan_reconcile(tables: PlanningTables, *, allow_unclean: bool = False, reque
     """
     refuse_unversioned(tables.snapshot, "plan reconcile")
     for line in event_lines(tables.warehouse, tables.snapshot):
-        tables.log(f"surveyor: {line}")
+        log(f"surveyor: {line}")
     requested = rows_as_of(tables.warehouse, tables.snapshot, ZnodeRequest)
     cycle_input = _cycle_input(tables, requested)
     if cycle_input is None:
@@ -135,7 +133,7 @@ def plan_reconcile(tables: PlanningTables, *, allow_unclean: bool = False, reque
             tables, replace(cycle_input, allow_unclean=allow_unclean, is_resident=False), requested
         ).planned()
     for line in _waiting_lines(tables, Cycle(cycle_input)):
-        tables.log(line)
+        log(line)
     return _after_failures(tables, allow_unclean=allow_unclean, requests=False)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jobs.core.errors import UsageError
-from jobs.runtime.console import CommandResult, LogLine, log
+from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import Fleet, FleetSummary, Parallel, run_on_fleet
 from jobs.runtime.options import Command, DetailedExitcode, MaxWait, Name, ReplaceName, SnapshotId, Yes, on_spark
 from jobs.runtime.settings import FLEET_OPTIONS, Settings
@@ -49,8 +49,6 @@ class PlanOptions:
     """Time to wait for the last wave; None for no limit."""
     command: str | None = None
     """The typed command, as formatted by `stated_command`."""
-    log: LogLine
-    """Gets what the user should know of the snapshot and the plan, besides the result."""
 
 
 _FIGURES: Final = ("snapshot_id", "plan_id", "name", "status", "changes", "operations", "moves", "rejected")
@@ -114,7 +112,6 @@ def _command(make: Callable[..., CommandResult], fleet_options: Collection[str])
             apply=apply,
             yes=yes,
             max_wait=max_wait,
-            log=log,
         )
         grouped = {
             name: group(**{field.name: own.pop(field.name) for field in fields(group)})

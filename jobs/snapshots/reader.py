@@ -20,7 +20,7 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource, ConfigDefaults
 from jobs.adapters.spark.session import task_progress
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
-from jobs.runtime.console import LogLine
+from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.staging import StagedRowCount, stage_topics
@@ -100,15 +100,13 @@ def _request_broker_configs(
     return response
 
 
-def stage(
-    source: ClusterSource, tables: SparkWarehouse, small: DriverMetadata, phases: Phases, log: LogLine
-) -> StagedMetadata:
+def stage(source: ClusterSource, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
     """Stage topics and partitions, then wait for the broker configs, which have a time limit."""
     with phases.of("read", "reading topics and partitions", partial(task_progress, tables.spark)):
         staged, tallies = stage_topics(source, tables, tiny=small.tiny)
         configs = small.configs.result()
     counts = _counts(phases, tallies)
-    _warn_of_silent_brokers(configs, log)
+    _warn_of_silent_brokers(configs)
     quarantine = _quarantine(staged) if "quarantine" in counts else []
     end = source.read_end()
     for warning in end.warnings:
@@ -131,7 +129,7 @@ def _counts(phases: Phases, tallies: Sequence[StagedRowCount]) -> dict[str, int]
     return {kind: tally.rows for kind, tally in kinds.items()}
 
 
-def _warn_of_silent_brokers(configs: list[BrokerConfig], log: LogLine) -> None:
+def _warn_of_silent_brokers(configs: list[BrokerConfig]) -> None:
     answered = {row.broker_id for row in configs if row.name.startswith("api.") and not row.assumed}
     silent = {row.broker_id for row in configs} - answered
     if silent:

@@ -20,7 +20,7 @@ from jobs.core.errors import UnreadableError
 from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.core.units import Part, format_bytes
 from jobs.repositories.snapshots import refuse_other_cluster_id
-from jobs.runtime.console import CommandResult, LogLine, Result
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
@@ -135,7 +135,7 @@ def _listed(lines: Collection[str]) -> str:
     return "\n  ".join([*list(lines)[:MAX_LISTED], *more])
 
 
-def report_sizes(settings: Settings, log: LogLine) -> CommandResult:
+def report_sizes(settings: Settings) -> CommandResult:
     """Request the sizes, log warnings, and return a summary."""
     stored = take_sizes(settings)
     for warning in _warnings(stored):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -35,7 +34,7 @@ from jobs.repositories.snapshots import (
     with_readable_versions,
 )
 from jobs.repositories.vanished_topics import vanished_by
-from jobs.runtime.console import CommandResult, LogLine, Result
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
@@ -69,21 +68,18 @@ class TakenSnapshot:
         return columns | {"seconds_by_phase": self.seconds_by_phase}
 
 
-def take_snapshot(
-    settings: Settings, log: LogLine, refuse: Callable[[ClusterMetadata], None] = allow_any_cluster
-) -> TakenSnapshot:
-    """Take one snapshot of the cluster; `log` gets what the user should know of it.
+def take_snapshot(settings: Settings, refuse: Callable[[ClusterMetadata], None] = allow_any_cluster) -> TakenSnapshot:
+    """Take one snapshot of the cluster, and log what the user should know of it.
 
     `refuse` may raise an error for the cluster's current state; nothing is written then.
     """
     with settings.open_source() as source:
-        return take_snapshot_of(settings, source, log, refuse)
+        return take_snapshot_of(settings, source, refuse)
 
 
 def take_snapshot_of(
     settings: Settings,
     source: ClusterSource,
-    log: LogLine,
     refuse: Callable[[ClusterMetadata], None] = allow_any_cluster,
 ) -> TakenSnapshot:
     """Take one snapshot, reading by a source that the caller has opened."""
@@ -95,14 +91,14 @@ def take_snapshot_of(
         settings.warehouse.ensure_tables()
         session = _session(settings, tiny=small.tiny)
         tables = SparkWarehouse(session, settings.warehouse, one_task=small.tiny)
-    with _exclusive_snapshot(settings.warehouse, log) as turn:
+    with _exclusive_snapshot(settings.warehouse) as turn:
         if turn.has_waited:  # read again, because ids must follow the order of reading
             began = _StartTime()
             small = _read_driver_metadata(settings, source, refuse)
-        reading = stage(source, tables, small, phases, log)
-        _end_drains(settings, reading.metadata, log)
-        row = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn, log=log)
-    _warn(reading.metadata, row, log)
+        reading = stage(source, tables, small, phases)
+        _end_drains(settings, reading.metadata)
+        row = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
+    _warn(reading.metadata, row)
     if vanished := vanished_by(settings.warehouse, row):
         log(f"surveyor: {vanished.sentence}", logging.WARNING)
     if row.snapshot_id == 1 and (names := names_of_cluster(settings.warehouse, row.cluster_id)):
@@ -139,7 +135,7 @@ class _Turn:
 
 
 @contextmanager
-def _exclusive_snapshot(warehouse: Warehouse, log: LogLine) -> Iterator[_Turn]:
+def _exclusive_snapshot(warehouse: Warehouse) -> Iterator[_Turn]:
     """Lock out other snapshots of the cluster and, in a folder, vacuums.
 
     Each table is written as a whole, and the snapshot names the versions that belong together.
@@ -173,7 +169,6 @@ def _write_under_next_id(
     *,
     began: _StartTime,
     turn: _Turn,
-    log: LogLine,
 ) -> Snapshot:
     """Write the snapshot under the next id; retry if another process that ignores the lock took that id."""
     warehouse = replace(settings.warehouse, refuse_write=turn.refuse_lost)
@@ -224,13 +219,13 @@ def _session(settings: Settings, *, tiny: bool) -> SparkSession:
     return with_settings(session, ONE_TASK) if tiny else session
 
 
-def _end_drains(settings: Settings, state: ClusterMetadata, log: LogLine) -> None:
+def _end_drains(settings: Settings, state: ClusterMetadata) -> None:
     ended = remove_expired(settings.warehouse, state.controller_epoch, state.live)
     for line in expired_drain_lines(ended):
         log(line)
 
 
-def _warn(state: ClusterMetadata, row: Snapshot, log: LogLine) -> None:
+def _warn(state: ClusterMetadata, row: Snapshot) -> None:
     if not state.brokers:
         log("surveyor: no broker is registered, so every partition counts as offline", logging.WARNING)
     if state.migration:
@@ -246,20 +241,20 @@ def _warn(state: ClusterMetadata, row: Snapshot, log: LogLine) -> None:
         )
 
 
-def snapshot_one(settings: Settings, log: LogLine) -> CommandResult:
+def snapshot_one(settings: Settings) -> CommandResult:
     """Take one cluster's snapshot, and return what that shows."""
-    taken = take_snapshot(settings, log)
+    taken = take_snapshot(settings)
     steps = [suggestion(settings, "see what is due", "status")]
     return CommandResult(taken.json, snapshot_line(settings.cluster, taken), steps=steps)
 
 
-def snapshot_fleet(settings: Settings, parallel: int | None, log: LogLine) -> CommandResult:
+def snapshot_fleet(settings: Settings, parallel: int | None) -> CommandResult:
     """Take a snapshot of each cluster; the summary has the health that each snapshot shows."""
-    return run_on_fleet(settings, parallel, partial(_snapshot_of_member, log=log), SNAPSHOT_SUMMARY)
+    return run_on_fleet(settings, parallel, _snapshot_of_member, SNAPSHOT_SUMMARY)
 
 
-def _snapshot_of_member(settings: Settings, log: LogLine) -> CommandResult:
-    taken = take_snapshot(settings, log)
+def _snapshot_of_member(settings: Settings) -> CommandResult:
+    taken = take_snapshot(settings)
     warehouse = settings.warehouse
     snapshot = find_snapshot(warehouse, taken.row.snapshot_id)
     health = health_at(warehouse, snapshot, settings.conf.imbalance_threshold, drained_brokers(warehouse))

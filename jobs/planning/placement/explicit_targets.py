@@ -112,7 +112,7 @@ def _snapshot_targets(tables: PlanningTables, snapshot_id: int, scope: Scope) ->
     topic_names = {
         when: {row.topic for row in tables["topics"].select("topic").collect()} for when, tables in both.items()
     }
-    inside = scope.among(topic_names["then"] | topic_names["now"], tables.log)
+    inside = scope.among(topic_names["then"] | topic_names["now"])
     frames = {when: _in_scope(tables, topic_names[when], inside) for when, tables in both.items()}
     if not any(topics.count() for topics in frames.values()):
         raise RefusedError(f"no topic of snapshots {snapshot_id} and {tables.snapshot.snapshot_id} is requested")

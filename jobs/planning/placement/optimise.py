@@ -23,6 +23,7 @@ from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, unread_in
+from jobs.runtime.console import log
 from planner.columns.change_rows import as_rejections
 from planner.placement.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
 from planner.placement.solve import evaluate_given, place
@@ -306,7 +307,7 @@ def _refuse_unknown(request: PlacementRequest, known_brokers: list[int], tables:
     )
     if request.goal.replacements or unknown == request.emptied:
         raise RefusedError(reason)
-    tables.log(f"surveyor: {reason}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
+    log(f"surveyor: {reason}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
 
 
 def _concerned(partitions: PlacementPartitions, request: PlacementRequest) -> Bools:

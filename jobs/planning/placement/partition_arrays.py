@@ -20,7 +20,7 @@ from jobs.planning.planning_tables import PlanningTables, requests_of
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, UnreadMetadata
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of, unread_in
-from jobs.runtime.console import LogLine
+from jobs.runtime.console import log
 from planner.placement.replica_arrays import is_in_row, pad_rows
 from planner.placement.types import NO_BROKER, Bools, Ints, PlacementPartitions
 from schemas.enums import NO_LEADER
@@ -48,15 +48,15 @@ class Scope:
     topics: re.Pattern[str] | None = None
     exclude: re.Pattern[str] | None = None
 
-    def among(self, names: Collection[str], log: LogLine | None = None) -> set[str]:
-        """Return the topics of these names that may change; `log` gets a line if `exclude` matches none of them.
+    def among(self, names: Collection[str]) -> set[str]:
+        """Return the topics of these names that may change; warn if `exclude` matches none of them.
 
         >>> sorted(Scope(topics=re.compile("pay.v1")).among(["pay.v1", "pay_v1"]))
         ['pay.v1']
         """
         chosen = set(names) if self.topics is None else matching(self.topics, names)
         excluded = set() if self.exclude is None else matching(self.exclude, names)
-        if self.exclude is not None and not excluded and log is not None:
+        if self.exclude is not None and not excluded:
             log(f"surveyor: --exclude {self.exclude.pattern!r} matches no topic")
         return (chosen if self.named is None else chosen & self.named) - excluded
 
@@ -92,7 +92,7 @@ def read_partitions(tables: PlanningTables, scope: Scope) -> NamedPartitions:
     encoded = rows["topic"].combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
     number = encoded.indices.to_numpy(zero_copy_only=False)
-    inside = scope.among(names, tables.log)
+    inside = scope.among(names)
     in_scope = _by_number([name in inside for name in names], number)
     if not in_scope.any():
         _refuse_nothing(scope, names, unread_in(tables.warehouse, tables.snapshot), tables)

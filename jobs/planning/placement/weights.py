@@ -29,7 +29,7 @@ from jobs.core.units import format_age
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.copy_volume import largest_logs
-from jobs.runtime.console import LogLine
+from jobs.runtime.console import log
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 from planner.placement.types import NO_BROKER, Ints, PlacementPartitions
 from schemas.text import MAX_PARTITIONS_NAMED, pluralise
@@ -82,11 +82,11 @@ class Weights:
         if self.file is None:
             sizes = _largest_logs(tables, cluster)
         else:
-            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {tables.snapshot.snapshot_id}", tables.log)
+            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {tables.snapshot.snapshot_id}")
         weights, assumed = fill_unknown(sizes, cluster.partitions.topic)
         _refuse_too_large(weights, cluster.partitions)
         if assumed:
-            tables.log(
+            log(
                 f"surveyor: {assumed} of {len(weights)} partitions have no size; each counts as the mean of its topic, "
                 "or of all if its topic has none",
             )
@@ -136,11 +136,11 @@ def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
         have = pluralise(moved, "partition", "has", "have")
         of_moved = f"; {have} moved since, and the size of a former replica counts" if moved else ""
         times = f"from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
-        tables.log(f"surveyor: sizes taken {times}, the oldest {format_age(taken['min'])} ago{of_moved}")
+        log(f"surveyor: sizes taken {times}, the oldest {format_age(taken['min'])} ago{of_moved}")
     return largest_logs(rows, assigned, logs["bytes"].to_numpy(), count)
 
 
-def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str, log: LogLine) -> Ints:
+def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
     rows = rows_of(sizes, cluster.names)
     unknown = np.flatnonzero(rows == NO_BROKER)
     if len(unknown):

@@ -5,7 +5,6 @@ import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from jobs.cli import app
 from jobs.core.errors import ExitCode
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import STATE_TABLES, as_of, find_snapshot, rows_as_of
-from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from jobs.snapshots import reader as snapshot_read
 from jobs.snapshots import snapshot
@@ -350,7 +348,7 @@ def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -
     names = ("east", "west", "north")
     settings = [settings_of(str(surveyor.folder), surveyor.hosts, cluster=name) for name in names]
     with ThreadPoolExecutor(len(names)) as pool:
-        taken = [list(pool.map(partial(take_snapshot, log=log), settings)) for _ in range(2)]
+        taken = [list(pool.map(take_snapshot, settings)) for _ in range(2)]
     assert [[snapshot.row.snapshot_id for snapshot in round_] for round_ in taken] == [[1, 1, 1], [2, 2, 2]]
     partitions = DeltaTable(surveyor.warehouse.path("partitions")).to_pyarrow_table()["cluster"].to_pylist()
     assert sorted(partitions) == sorted(names * 3)

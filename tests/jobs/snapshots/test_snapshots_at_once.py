@@ -133,13 +133,13 @@ def test_an_id_taken_without_a_lock_is_not_overwritten(
         counts = write(writer)
         while others:
             others.pop()
-            assert take_snapshot(settings, log).row.snapshot_id == 1
+            assert take_snapshot(settings).row.snapshot_id == 1
         return counts
 
     monkeypatch.setattr(locks, "is_local", lambda _: False)
     monkeypatch.setattr(SnapshotWriter, "write", overtaken)
 
-    assert take_snapshot(settings, log).row.snapshot_id == 2
+    assert take_snapshot(settings).row.snapshot_id == 2
 
     assert "another process wrote snapshot 1 in the meantime" in capsys.readouterr().err
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2]
@@ -171,7 +171,7 @@ def test_a_second_snapshot_on_a_store_waits_for_the_first(
 ) -> None:
     """It would write rows of history under the same id, which the first one then replaces by its own."""
     write, second = SnapshotWriter.write, list[Future[TakenSnapshot]]()
-    take_snapshot(settings, log)
+    take_snapshot(settings)
 
     def overtaken(writer: SnapshotWriter) -> SnapshotCounts:
         if not second:
@@ -185,7 +185,7 @@ def test_a_second_snapshot_on_a_store_waits_for_the_first(
 
     monkeypatch.setattr(SnapshotWriter, "write", overtaken)
     with ThreadPoolExecutor() as pool:
-        first = take_snapshot(settings, log).row.snapshot_id
+        first = take_snapshot(settings).row.snapshot_id
         ids = first, second[0].result().row.snapshot_id
 
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2, 3]
@@ -199,7 +199,7 @@ def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
 ) -> None:
     """It was stopped for a while, and another process has begun the next snapshot."""
     warehouse, write = surveyor.warehouse, SnapshotWriter.write
-    take_snapshot(settings, log)
+    take_snapshot(settings)
     change_state(surveyor.hosts, 1, epoch=6)
     versions = dict[str, int]()
 
@@ -212,7 +212,7 @@ def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
 
     monkeypatch.setattr(SnapshotWriter, "write", stopped)
     with pytest.raises(SnapshotLeaseLostError, match="this snapshot was not completed"):
-        take_snapshot(settings, log)
+        take_snapshot(settings)
 
     assert {table: warehouse.version(table) for table in TABLE_COLUMNS} == versions
     assert len(warehouse.rows("snapshots")) == 1
@@ -224,7 +224,7 @@ def test_a_snapshot_without_its_lease_repeats_no_write(
 ) -> None:
     """It was stopped after its last check, and another process has written history under the same id."""
     warehouse = surveyor.warehouse
-    take_snapshot(settings, log)
+    take_snapshot(settings)
     change_state(surveyor.hosts, 1, epoch=6)
     row = next(row for row in warehouse.rows("partition_history") if row["partition"] == 2)
     theirs = row | {"snapshot_id": 2, "leader_epoch": 7}
@@ -240,7 +240,7 @@ def test_a_snapshot_without_its_lease_repeats_no_write(
 
     monkeypatch.setattr(warehouse_module, "write_deltalake", stopping)
     with pytest.raises(SnapshotLeaseLostError, match="this snapshot was not completed"):
-        take_snapshot(settings, log)
+        take_snapshot(settings)
 
     assert stopped
     assert warehouse.rows("partition_history", ("snapshot_id", "=", 2)) == [theirs]
@@ -276,9 +276,9 @@ def test_the_lease_is_checked_in_each_attempt_at_a_write(
         monkeypatch.setattr(spark_warehouse, "takes_spark_commits", lambda _: True)
         monkeypatch.setattr(spark_warehouse, "MAX_DRIVER_ROWS", 0)
     for epoch in range(6, 8):
-        take_snapshot(settings, log)
+        take_snapshot(settings)
         change_state(surveyor.hosts, 1, epoch)
-    take_snapshot(settings, log)
+    take_snapshot(settings)
 
     attempts = [(step, after) for step, after in pairwise(steps) if step not in {"check", "leases"}]
     assert {table for table, _ in attempts} >= {"brokers", "topics", "partitions", "partition_history", "snapshots"}
@@ -291,7 +291,7 @@ def test_a_snapshot_names_versions_with_its_own_rows(
 ) -> None:
     """Another process writes in between without any lock; what this one did not write is as in the last snapshot."""
     warehouse, write = surveyor.warehouse, SnapshotWriter.write
-    take_snapshot(settings, log)
+    take_snapshot(settings)
     if is_changed:
         change_state(surveyor.hosts, 1, epoch=6)
 
@@ -302,7 +302,7 @@ def test_a_snapshot_names_versions_with_its_own_rows(
         return counts
 
     monkeypatch.setattr(SnapshotWriter, "write", followed)
-    take_snapshot(settings, log)
+    take_snapshot(settings)
 
     first, second = whole(warehouse)
     assert len(as_of(warehouse, second, "topics")) == 1
