@@ -1,17 +1,15 @@
 """Output of `surveyor cancel`: what is cancelled of a plan or of single partitions, and what is left alone."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus, rejections
+from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus
 from jobs.runtime.console import Result, format_cell, truncate
-from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import Outcome, PlanStatus, Step
 from schemas.plan import Plan, RowOutcome
-from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import Change, Key
-from schemas.text import partition_name
+from schemas.rows import Key
 
 _UNCHANGED_TEXTS: Final = {
     ReassignmentStatus.COMPLETE: "complete, not undone",
@@ -35,7 +33,11 @@ def cancellation_json(plan: Plan, cancellation: CancellationPlan, outcomes: Sequ
         "failed": of_rows.count(Outcome.FAILED),
         "unknown": of_rows.count(Outcome.UNKNOWN),
         **_without(cancellation, cancelled).counts,
-        "rejections": rejections(cancellation),
+        "rejections": [
+            {"topic": row.key[0], "partition": row.key[1], "code": row.risk.code.value, "reason": row.risk.reason}
+            for row in cancellation.unsafe
+            if row.risk is not None
+        ],
     }
 
 
@@ -68,8 +70,7 @@ def cancellation_lines(plan: Plan, cancellation: CancellationPlan) -> Iterator[s
 
 
 def _line(partition: PartitionStatus) -> str | None:
-    name = partition.change.name
-    before = partition.change.replicas_before if isinstance(partition.change, Change) else None
+    name, before = partition.change.name, partition.replicas_before
     if partition.risk is not None:
         return f"  {name}  continues: {partition.risk.code}: {partition.risk.reason}"
     if partition.status is ReassignmentStatus.IN_PROGRESS:
@@ -83,67 +84,29 @@ def _line(partition: PartitionStatus) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReading:
-    """A partition to be cancelled, as the cluster shows it."""
-
-    key: Key
-    now: ReplicaAssignment | None
-    request: list[int] | None
-    risk: CancellationRisk | None
-    unreadable_reason: str | None = None
-    """Reason why its topic cannot be decoded."""
-    is_stranded: bool = False
-    """Whether no replica can lead it, because none is in sync."""
-    isr_after: Sequence[int] | None = None
-    """In-sync replicas that a cancellation leaves; None if it is not moving, or its ISR is unknown."""
-
-    @property
-    def name(self) -> str:
-        return partition_name(*self.key)
-
-    @property
-    def is_being_reassigned(self) -> bool:
-        return self.now is not None and self.now.is_being_reassigned
-
-    @property
-    def is_unfinished(self) -> bool:
-        return self.is_being_reassigned or self.request is not None
-
-
-def readings_json(partitions: Sequence[PartitionReading]) -> Result:
+def partitions_json(partitions: Sequence[PartitionStatus]) -> Result:
     """Return the JSON result of the cancellation of single partitions."""
     return {
         "partitions": [
             {
-                "topic": partition.key[0],
-                "partition": partition.key[1],
-                "replicas": None if partition.now is None else list(partition.now.replicas),
-                "moving": partition.is_being_reassigned,
-                "request": partition.request,
-                "unsafe": None if partition.risk is None else partition.risk.reason,
+                "topic": row.key[0],
+                "partition": row.key[1],
+                "replicas": None if row.current is None else list(row.current.replicas),
+                "moving": row.is_being_reassigned,
+                "request": row.request,
+                "unsafe": None if row.risk is None else row.risk.reason,
             }
-            for partition in partitions
+            for row in partitions
         ]
     }
 
 
-def reading_line(partition: PartitionReading) -> str:
-    """Return what is done with a partition."""
-    parts, now = [], partition.now
-    if partition.risk is not None:
-        parts.append(f"continues: {partition.risk.code}: {partition.risk.reason}")
-    elif now is not None and now.is_being_reassigned:
-        parts.append(f"to be cancelled: adding {list(now.adding)}, removing {list(now.removing)}")
-        parts.append(f"back to {now.origin}")
-    if partition.request is not None:
-        parts.append(f"its request for {partition.request} to be removed from /admin/reassign_partitions")
-    if not parts:
-        parts.append(_unchanged_text(partition))
-    return f"  {partition.name}  {'; '.join(parts)}"
-
-
-def _unchanged_text(partition: PartitionReading) -> str:
-    if partition.unreadable_reason is not None:
-        return f"left alone, not understood: {partition.unreadable_reason}"
-    return "no such partition" if partition.now is None else f"does not move: replicas {list(partition.now.replicas)}"
+def partition_line(partition: PartitionStatus) -> str:
+    """Return what is done with a single partition."""
+    request = f"its request for {partition.request} to be removed from /admin/reassign_partitions"
+    is_moving = partition.risk is not None or partition.status is ReassignmentStatus.IN_PROGRESS or partition.is_unknown
+    parts = [line] if is_moving and (line := _line(partition)) else []
+    parts += [] if partition.request is None else [f"{'' if parts else f'  {partition.change.name}  '}{request}"]
+    left_alone = f"{'left alone' if partition.is_being_reassigned else 'does not move'}: {partition.detail}"
+    left_alone = "no such partition" if partition.current is None else left_alone
+    return "; ".join(parts) or f"  {partition.change.name}  {left_alone}"

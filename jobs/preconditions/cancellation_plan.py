@@ -6,10 +6,8 @@ at once after they are requested, so they can be cancelled only before that.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from jobs.core.errors import RefusedError
 from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason
@@ -25,10 +23,10 @@ from planner.reassignment.reassignment_status import (
 )
 from schemas import reasons
 from schemas.current_state import CurrentCluster, CurrentPartition, CurrentState, OperationState
-from schemas.enums import Action, RejectionCode
+from schemas.enums import Action
 from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import Change, Key, PlanRow
+from schemas.rows import Brokers, Change, Key, PlanRow
 from schemas.text import join_ids
 from schemas.znode_codecs import MalformedZnodeError
 
@@ -49,10 +47,22 @@ class PartitionStatus:
     """Its topic cannot be decoded, or changed each time it was read."""
     isr_after: Sequence[int] | None = None
     """In-sync replicas that a cancellation leaves; None if it is not running, or its ISR is unknown."""
+    current: ReplicaAssignment | None = None
+    """The assignment; None if it does not exist or cannot be decoded."""
+    request: list[int] | None = None
+    """The target that a request in /admin names; None if there is none, or it was not read."""
 
     @property
     def key(self) -> Key:
         return self.change.key
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return self.current is not None and self.current.is_being_reassigned
+
+    @property
+    def replicas_before(self) -> Brokers | None:
+        return self.change.replicas_before if isinstance(self.change, Change) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +106,16 @@ def plan_cancellation(
 ) -> CancellationPlan:
     """Return the status of all rows of a plan.
 
-    Only the reassignments of partitions in `current` are included. `operations` is None if there are no other rows, or
-    they must not be checked. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
+    `operations` is None if there are no rows other than reassignments; those that are in progress, such as a deletion,
+    cannot be cancelled. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
     """
-    steps = [moves for key, moves in steps_by_partition(plan.changes).items() if key in current.partitions]
+    steps = steps_by_partition(plan.changes).values()
     moves = partitions_of(state, steps, current.partitions, fewer_copies=fewer_copies)
-    other_changes = [change for change in plan.changes if change.action != Action.REASSIGN]
-    others = dataclasses.replace(plan, changes=other_changes)
+    others = dataclasses.replace(plan, changes=[row for row in plan.changes if row.action != Action.REASSIGN])
+    running = {ReassignmentStatus.IN_PROGRESS: ReassignmentStatus.IRREVERSIBLE}
     other_statuses = [] if operations is None else verify_plan(others, current, operations)
-    return CancellationPlan(
-        state,
-        [*moves, *(PartitionStatus(row, _as_irreversible(status), detail) for row, status, detail in other_statuses)],
-    )
-
-
-def _as_irreversible(status: ReassignmentStatus) -> ReassignmentStatus:
-    """Elections and operations in progress, such as a deletion, cannot be cancelled."""
-    return ReassignmentStatus.IRREVERSIBLE if status is ReassignmentStatus.IN_PROGRESS else status
+    rows = [PartitionStatus(row, running.get(status, status), detail) for row, status, detail in other_statuses]
+    return CancellationPlan(state, [*moves, *rows])
 
 
 def partitions_of(
@@ -126,26 +129,28 @@ def partitions_of(
 
     Two steps of a plan may lead to the same replicas. So the status of a step is found only within that step.
     """
-    risk_of = partial(cancellation_risk, live=state.live, fewer_copies=fewer_copies)
-    return [_partition_status(steps, partitions[steps[0].key], risk_of, state.deleting) for steps in steps_of_each]
+    return [
+        _partition_status(steps, partitions[steps[0].key], state, fewer_copies=fewer_copies) for steps in steps_of_each
+    ]
 
 
 def _partition_status(
-    steps: Sequence[Change],
-    partition: CurrentPartition,
-    risk_of: Callable[..., CancellationRisk | None],
-    deleting: Collection[str],
+    steps: Sequence[Change], partition: CurrentPartition, state: CurrentCluster, *, fewer_copies: bool
 ) -> PartitionStatus:
-    first_step = steps[0]
+    first_step, topic = steps[0], partition.topic
+    reason: str | None = None
     try:
-        current, reason = _assignment_of(first_step, partition)
+        current = partition.assignment
     except MalformedZnodeError as error:
-        unknown = reasons.NOT_DECODED.render(path=partition.topic.path, fault=error)
+        unknown = reasons.NOT_DECODED.render(path=topic.path, fault=error)
         return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, unknown, is_unknown=True)
-    if first_step.topic in deleting:
+    if first_step.topic in state.deleting:
         reason = reasons.DELETION_REQUESTED.render()
+    elif current is not None and is_other_topic(first_step, topic):
+        reason = other_topic_reason(first_step, topic)
     if current is None or reason is not None:
-        return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, reason or "")
+        detail = reason or reasons.PARTITION_GONE.render()
+        return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, detail, current=current)
     status, number = status_of(steps_of(steps), current)
     detail = reasons.REPLICAS.render(replicas=current.replicas)
     if current.is_being_reassigned:
@@ -153,33 +158,7 @@ def _partition_status(
     isr = None if partition.state is None else partition.state.isr
     if status is not ReassignmentStatus.IN_PROGRESS:
         stranded = not current.is_being_reassigned and is_stranded(current, isr)
-        return PartitionStatus(steps[number], status, detail, stranded=stranded)
+        return PartitionStatus(steps[number], status, detail, stranded=stranded, current=current)
     isr_after = None if isr is None else left_in_sync(current, isr)
-    return PartitionStatus(steps[number], status, detail, risk_of(current, isr), isr_after=isr_after)
-
-
-def _assignment_of(change: Change, partition: CurrentPartition) -> tuple[ReplicaAssignment | None, str | None]:
-    """Return the assignment of the change's partition, or None and the reason; raise MalformedZnodeError."""
-    topic, assignment = partition.topic, partition.assignment
-    if assignment is None:
-        return None, reasons.PARTITION_GONE.render()
-    if is_other_topic(change, topic):
-        return None, other_topic_reason(change, topic)
-    return assignment, None
-
-
-def allowed_by_option(risks: Iterable[CancellationRisk | None]) -> str:
-    """Name the option that permits cancellations which only leave fewer copies."""
-    allowed = any(risk is not None and risk.code is RejectionCode.REPLICA_NOT_ALIVE for risk in risks)
-    return ", or leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" if allowed else ""
-
-
-def rejections(cancellation: CancellationPlan) -> list[dict[str, Any]]:
-    """Return the partitions that must not be cancelled, with code and reason, for the JSON output."""
-    return [
-        {"topic": topic, "partition": partition, "code": risk.code.value, "reason": risk.reason}
-        for (topic, partition), risk in (
-            (partition_status.key, partition_status.risk) for partition_status in cancellation.unsafe
-        )
-        if risk is not None
-    ]
+    risk = cancellation_risk(current, isr, state.live, fewer_copies=fewer_copies)
+    return PartitionStatus(steps[number], status, detail, risk, isr_after=isr_after, current=current)

@@ -79,22 +79,6 @@ def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tupl
     return ReassignmentStatus.DIVERGED, 0
 
 
-def status_in_any_order(step: ReassignmentStep, now: ReplicaAssignment) -> ReassignmentStatus:
-    """Return the status of a partition within one step, in whatever order its replicas are.
-
-    A step between the same brokers is not started unless it runs: a foreign client may add and remove one broker at
-    once, and then a cancelled step leaves the same replicas as a complete one.
-
-    >>> status_in_any_order(ReassignmentStep([1, 2], [1, 3]), ReplicaAssignment([2, 1])).value
-    'not_started'
-    """
-    in_order = ReplicaAssignment(*map(sorted, now))
-    before, after = sorted(step.before), sorted(step.after)
-    status = status_of([ReassignmentStep(before, after)], in_order)[0]
-    is_either = status is ReassignmentStatus.COMPLETE and before == after
-    return ReassignmentStatus.NOT_STARTED if is_either else status
-
-
 def is_stranded(now: ReplicaAssignment, isr: Sequence[int] | None) -> bool:
     """Return whether no replica can lead a partition, because none is in the ISR; False if the ISR is not known.
 

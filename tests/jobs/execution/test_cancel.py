@@ -378,6 +378,33 @@ def test_running_wave_returns_to_its_start(
     assert controller.assigned(T, 0) == ([0, 2], [], [])
 
 
+def test_a_rollback_is_cancelled_as_any_plan(
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+) -> None:
+    tree.add_topic(T, {0: [0, 1]})
+    store_plan(warehouse, tree, [reassignment(tree, T, 0, [0, 2])], kind="reassign", name="undone")
+    surveyor.run("commit", "undone", "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
+    controller.finish(T)
+    surveyor.run(
+        "rollback",
+        "undone",
+        "--name",
+        "moves",
+        "--zookeeper",
+        tree.hosts,
+        "--mode",
+        "admin",
+        "--apply",
+        "--max-wait",
+        "0s",
+    )
+    moving = controller.assigned(T)
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (moving, done.exit_code, controller.assigned(T)) == (([0, 1, 2], [1], [2]), DONE, ([0, 2], [], []))
+
+
 def test_finished_plan_stays_committed(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:

@@ -67,7 +67,7 @@ def test_dry_run_changes_nothing_and_shows_its_work(
     assert (done.exit_code, tree.dump(), controller.requests) == (DONE, before, [])
     expected = (
         "3 partitions to be cancelled",
-        f"{T}-0  to be cancelled: adding [9], removing [1]; back to [0, 1]",
+        f"{T}-0  to be cancelled: replicas [0, 9, 1], adding [9], removing [1] → [0,1]",
         "ghost-3  its request for [1] to be removed from /admin/reassign_partitions",
         "ghost-4  no such partition",
         f"\napply: surveyor cancel --apply --partitions {T}-0,{T}-1,ghost-3,ghost-4",

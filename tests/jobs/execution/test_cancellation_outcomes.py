@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.execution.cancellation import _CancellationRun, _changed_reason
-from jobs.preconditions.cancellation_plan import PartitionStatus
+from jobs.execution.admin.cancellation_requests import ended_reason
+from jobs.preconditions.cancellation_plan import PartitionStatus, partitions_of
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Outcome
@@ -45,7 +45,7 @@ def test_outcome_of_a_cancelled_step(
     outcome: Outcome,
     words: str,
 ) -> None:
-    found, message = _changed_reason(at(status, stranded=stranded))
+    found, message = ended_reason(at(status, stranded=stranded), "surveyor rollback")
 
     assert (found, words in message) == (outcome, True), message
 
@@ -92,9 +92,6 @@ def outcome_of(steps: list[Change], wave: int, now: list[int]) -> Outcome:
     """Return the outcome of the step's cancellation where the partition has these replicas now."""
     topic = CurrentTopic("topic t", None, Decoded(Assignment({0: now}, {}, {}, None)), is_unversioned=True)
     partition = CurrentPartition(topic, 0, "t-0", None, Decoded(LeaderAndIsr(now[0], 5, now)))
-    reader: Any = SimpleNamespace(sync=lambda: None, read_partitions=lambda keys: dict.fromkeys(keys, partition))
-    state: Any = SimpleNamespace(state=SimpleNamespace(live={1: None, 2: None, 3: None}, deleting=()))
-    none: Any = None
-    run = _CancellationRun(none, none, none, reader, none, state, none, skip_unsafe=False, fewer_copies=False)
-    in_progress = PartitionStatus(steps[wave], ReassignmentStatus.IN_PROGRESS, "")
-    return _changed_reason(run.read([in_progress])["t", 0])[0]
+    cluster: Any = SimpleNamespace(live={1: None, 2: None, 3: None}, deleting=())
+    (status,) = partitions_of(cluster, [[steps[wave]]], {("t", 0): partition})
+    return ended_reason(status, "surveyor rollback")[0]

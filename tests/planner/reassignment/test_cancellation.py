@@ -12,7 +12,6 @@ from planner.reassignment.reassignment_status import (
     ReassignmentStep,
     cancellation_risk,
     cancelled_replicas,
-    status_in_any_order,
     status_of,
 )
 from schemas.enums import RejectionCode
@@ -128,15 +127,3 @@ def test_what_is_cancelled_is_recognised_all_the_way(before: list[int], after: l
     )
     assert stages == [begins, runs, ends]
     assert (list(cancelled.replicas), cancelled.is_being_reassigned) == (cancelled_replicas(leg), False)
-
-
-@given(replicas, replicas, replicas)
-def test_status_in_any_order_against_sets(before: list[int], after: list[int], now: list[int]) -> None:
-    if {*now} == {*before}:
-        expected = ReassignmentStatus.NOT_STARTED
-    elif {*now} == {*after}:
-        expected = ReassignmentStatus.COMPLETE
-    else:
-        expected = ReassignmentStatus.DIVERGED
-
-    assert status_in_any_order(ReassignmentStep(before, after), ReplicaAssignment(now)) is expected
