@@ -20,7 +20,7 @@ from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.running_waves import blocked_text
 from jobs.execution.ended_plans import close_ended
-from jobs.execution.rollback_completion import close_rolled_back
+from jobs.execution.rollback import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
 from jobs.preconditions.limits import refuse_other_id
 from jobs.repositories.plans.commit_log import record_completion

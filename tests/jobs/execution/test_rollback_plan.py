@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from jobs.core.errors import RefusedError
-from jobs.execution.rollback_plan import Destinations, find_rollback, refuse_running
+from jobs.execution.rollback import Destinations, find_rollback, refuse_running
 from planner.reassignment.partition_rollback import ClusterFacts
 from schemas.enums import RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo

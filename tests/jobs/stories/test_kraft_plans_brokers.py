@@ -348,9 +348,9 @@ def delete_topics(kafka: KRaftKafka) -> None:
 
 ROLLBACK_KILLED_AT = {
     "before its plan is stored": ("jobs.execution.rollback", "store"),
-    "before its commit": ("jobs.execution.rollback", "apply_plan"),
+    "before its commit": ("jobs.execution.commit", "apply_plan"),
     **{point: place for point, place in (BEFORE_REQUEST | AFTER_REQUEST).items() if point != "before the lease"},
-    "before the plan is closed": ("jobs.execution.rollback", "close_if_rolled_back"),
+    "before the plan is closed": ("jobs.execution.verification", "close_rolled_back"),
 }
 """Functions that a rollback calls, in this order."""
 
