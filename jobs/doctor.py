@@ -1,16 +1,17 @@
 """`surveyor doctor`: check the environment, and suggest a remedy for each problem."""
 
-from jobs.core.errors import ExitCode
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
 
 @on_spark
-def doctor(settings: Settings) -> ExitCode:
+def doctor(settings: Settings) -> CommandResult:
     """Check the machine, warehouse, ZooKeeper or quorum, permissions, clock and brokers."""
-    from jobs.console_output.doctor import show_checks
+    from jobs.checks.doctor import run_checks
+    from jobs.console_output.findings import report_doctor
 
-    return show_checks(settings)
+    return report_doctor(settings, [*run_checks(settings)])
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def test_what_is_typed_wins_over_the_environment(
         hosts.append(settings.zookeeper_endpoint.hosts)
         return []
 
-    monkeypatch.setattr("jobs.console_output.doctor.run_checks", look)
+    monkeypatch.setattr("jobs.checks.doctor.run_checks", look)
 
     ran = CliRunner().invoke(app, ["doctor", *options.format(conf=conf).split()])
 
@@ -166,7 +166,7 @@ def test_the_environment_may_name_the_brokers_credentials(
         places.append(option_name(COMMAND_CONFIG))
         return []
 
-    monkeypatch.setattr("jobs.console_output.doctor.run_checks", look)
+    monkeypatch.setattr("jobs.checks.doctor.run_checks", look)
 
     CliRunner().invoke(app, ["doctor", *options.split()])
 

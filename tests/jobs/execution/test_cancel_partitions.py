@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper import connection
 from jobs.adapters.zookeeper.lease_znode import LEASE
-from jobs.console_output.commits import NO_SNAPSHOT
+from jobs.console_output.view_tables import NO_SNAPSHOT
 from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
