@@ -144,13 +144,17 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     def connected(*_: object) -> Iterator[FakeAdmin]:
         yield controller
 
+    def seen(received: Callable[[], list[Key]], *_: object) -> list[Key]:
+        controller.pass_time()
+        return received()
+
     clock = SimpleNamespace(sleep=controller.pass_time, monotonic=time.monotonic)
     changed: dict[Any, dict[str, Any]] = {
         connections: {"connected_admin": connected},
         running_waves: {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0},
         admin_commit: {"PREVIOUS_WAVE_SECONDS": 0.0},
         cancellation_requests: {"CANCELLATION_TIMEOUT_SECONDS": 0.0},
-        controller_client: {"READ_BACK_SECONDS": 0.0},
+        controller_client: {"_wait_until_seen": seen},
     }
     for module, names in changed.items():
         for name, value in names.items():
