@@ -224,7 +224,7 @@ def broker(broker_id: int, *protocols: str) -> dict[str, Any]:
         ({"zookeeper": "zk1"}, 7, [broker(1, "PLAINTEXT")], ""),
         ({"zookeeper": "zk1"}, 7, [broker(1, "SASL_SSL"), broker(2, "SSL", "PLAINTEXT")], ""),
         ({"zookeeper": "zk1"}, 7, [broker(1, "SASL_SSL"), broker(2, "SASL_PLAINTEXT")], " --command-config FILE"),
-        ({"zookeeper": "zk1", "command_config": "c.properties"}, 7, [broker(1, "SASL_SSL")], ""),
+        ({"zookeeper": "zk1", "command_config": Path("c.properties")}, 7, [broker(1, "SASL_SSL")], ""),
         ({"bootstrap_servers": "kafka1:9092"}, None, [], ""),
         ({}, 7, [], " --zookeeper HOST:PORT"),
         ({}, None, [broker(1, "SSL")], " --bootstrap-server HOST:PORT --command-config FILE"),
@@ -234,7 +234,7 @@ def test_a_commit_is_shown_with_what_planning_did_not_need(
     tmp_path: Path, conf: dict[str, Any], epoch: int | None, brokers: list[dict[str, Any]], named: str
 ) -> None:
     """Options that are neither given nor in the environment, and without which the brokers refuse."""
-    settings = Settings("default", str(tmp_path / "w"), ClusterConf.model_validate(conf))
+    settings = Settings("default", str(tmp_path / "w"), ClusterConf(**conf))
     if brokers:
         settings.warehouse.ensure_tables()
         settings.warehouse.append("brokers", brokers)
