@@ -86,7 +86,6 @@ def cancel(
 
 
 def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: bool) -> CommandResult:
-    from jobs.console_output.commit_events import log_event
     from jobs.execution.leftover_throttles import find_leftover_throttles, remove_leftover_throttles
 
     with settings.connection as cluster:
@@ -96,7 +95,7 @@ def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: boo
                 return throttles.command_result(settings, reader.read_lease_holder())
         if approve is not None and not approve(throttles.review):
             raise SurveyorError("not cancelled: the question was not answered with yes")
-        return remove_leftover_throttles(settings, cluster, log_event)
+        return remove_leftover_throttles(settings, cluster)
 
 
 if __name__ == "__main__":
