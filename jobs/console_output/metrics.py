@@ -43,8 +43,11 @@ class ClusterFigures(MetricFamilies):
     """Health at the last snapshot; None before the first."""
     outcomes: Outcomes
 
-    def seconds_since(self, moment: datetime) -> float:
-        return round((self.now - moment).total_seconds(), 3)
+    def times(self, event: str, moment: datetime | None) -> Iterator[Metric]:
+        """Return when an event happened last, and how long ago."""
+        yield self.gauge(f"{event}_timestamp_seconds", None if moment is None else moment.timestamp())
+        age = None if moment is None else round((self.now - moment).total_seconds(), 3)
+        yield self.gauge(f"{event}_age_seconds", age)
 
 
 def write_metrics(settings: Settings, out: Path | None, listen: str | None) -> ExitCode:
@@ -141,19 +144,16 @@ def families(figures: ClusterFigures) -> Iterator[Metric]:
     """Return the metric families of one cluster."""
     last, outcomes = figures.recent.snapshot, figures.outcomes
     yield figures.gauge("has_snapshot", int(last is not None))
-    yield figures.gauge("snapshot_id", last and last.snapshot_id)
-    yield figures.gauge("last_snapshot_timestamp_seconds", last and last.taken_at.timestamp())
-    yield figures.gauge("last_snapshot_age_seconds", last and figures.seconds_since(last.taken_at))
-    yield figures.gauge("last_snapshot_duration_seconds", last and last.seconds)
+    yield figures.gauge("snapshot_id", None if last is None else last.snapshot_id)
+    yield from figures.times("last_snapshot", None if last is None else last.taken_at)
+    yield figures.gauge("last_snapshot_duration_seconds", None if last is None else last.seconds)
     if figures.health is not None:
         yield from _of_health(figures, figures.health)
     yield figures.by("status", "plans", outcomes.plans)
     done = {outcome: count for outcome, count in outcomes.rows.items() if outcome != Outcome.PENDING}
     yield figures.by("outcome", "commit_rows_total", done, CounterMetricFamily)
     yield figures.gauge("commit_rows_pending", outcomes.rows[Outcome.PENDING])
-    committed = outcomes.last_commit_at
-    yield figures.gauge("last_commit_timestamp_seconds", committed and committed.timestamp())
-    yield figures.gauge("last_commit_age_seconds", committed and figures.seconds_since(committed))
+    yield from figures.times("last_commit", outcomes.last_commit_at)
 
 
 def _of_health(figures: ClusterFigures, health: Health) -> Iterator[Metric]:

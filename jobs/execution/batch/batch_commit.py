@@ -150,8 +150,8 @@ def take_over_above(
 
 
 def _log_take_over(control: Controllership) -> None:
-    fields = {"controller_epoch": control.epoch, "broker_id": control.controller_id}
-    log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}", **fields)
+    epoch, broker = control.epoch, control.controller_id
+    log(f"  controllership taken over: epoch {epoch}, id {broker}", controller_epoch=epoch, broker_id=broker)
 
 
 def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the write

@@ -27,7 +27,6 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import SnapshotLeaseLostError
 from jobs.repositories.actor import this_process
 from jobs.repositories.snapshots import STATE_TABLES, as_of, newest_rows
-from jobs.runtime.console import log
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots import snapshot
 from jobs.snapshots.snapshot import TakenSnapshot, take_snapshot
@@ -100,7 +99,7 @@ def whole(warehouse: Warehouse) -> list[Snapshot]:
 def test_snapshots_in_one_process(surveyor: Surveyor, rounds: int) -> None:
     settings = Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
     with changing(surveyor.hosts), ThreadPoolExecutor(AT_ONCE) as pool:
-        taken = [pool.submit(take_snapshot, settings, log) for _ in range(rounds * AT_ONCE)]
+        taken = [pool.submit(take_snapshot, settings) for _ in range(rounds * AT_ONCE)]
         ids = sorted(future.result().row.snapshot_id for future in taken)
 
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == ids == list(range(1, rounds * AT_ONCE + 1))
@@ -176,7 +175,7 @@ def test_a_second_snapshot_on_a_store_waits_for_the_first(
     def overtaken(writer: SnapshotWriter) -> SnapshotCounts:
         if not second:
             change_state(surveyor.hosts, 1, epoch=6)
-            second.append(pool.submit(take_snapshot, settings, log))
+            second.append(pool.submit(take_snapshot, settings))
             said = ""
             while not second[0].done() and "waiting for another snapshot" not in said:
                 said += capsys.readouterr().err
