@@ -35,14 +35,14 @@ from jobs.execution.admin.throttles import (
     throttle_rows,
 )
 from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
-from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
+from jobs.execution.commit_report import ReportExtras, refuse_unapproved, report_applied, report_dry
 from jobs.execution.ended_plans import close_ended_plans
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
 from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
 from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.actor import Actor, this_actor, this_process
-from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_log import CommitLog, count_outcomes
 from jobs.repositories.plans.plans_table import record_submission
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
@@ -274,7 +274,7 @@ def _maintain_throttle_only(
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
     left = [] if moving else throttle_rows(settings.warehouse, plan.plan_id)
     return CommandResult(
-        result | counts([]),
+        result | count_outcomes([]),
         title,
         f"  {pluralise(moving, 'partition', 'still moves', 'still move')}",
         *([f"  {not_removed_text(left)}"] if left else ()),
@@ -314,7 +314,7 @@ def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: 
 def _already_committed(settings: Settings, cluster: ClusterConnection, plan: Plan, *, apply: bool) -> CommandResult:
     """Report that a plan is committed, after removing a leftover throttle."""
     is_cleared = not apply or _clear_stale_throttle(settings, cluster, plan)
-    outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
+    outcomes = dict.fromkeys(count_outcomes([]), 0) | {Outcome.APPLIED.value: plan.size}
     with cluster.reading() as reader:
         refuse_other_cluster(plan, reader.read_cluster(), settings.address, settings.address_option)
         holder = reader.read_lease_holder()

@@ -23,7 +23,7 @@ from jobs.repositories.actor import this_process
 from jobs.repositories.copy_volume import volume_rows
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact
 from jobs.repositories.log_sizes import stored_volume
-from jobs.repositories.plans.commit_log import CommitLog, closed_line
+from jobs.repositories.plans.commit_log import CommitLog, closed_line, count_outcomes
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, keep_warnings, log, truncate
@@ -66,7 +66,7 @@ def report_dry(
         "mode": preflight.mode.value,
         "due": len(preflight.pending),
         "applied_now": 0,
-        **counts(preflight.already_decided),
+        **count_outcomes(preflight.already_decided),
     }
     obstacle = _apply_obstacle(settings, cluster, plan, preflight)
     if obstacle:
@@ -250,12 +250,6 @@ def _exit_code(commit_log: CommitLog, *, detailed: bool) -> ExitCode:
         return ExitCode.ERROR
     nothing_applied = not commit_log.of(Outcome.APPLIED)
     return ExitCode.STALE if (detailed or nothing_applied) and commit_log.of(Outcome.STALE) else ExitCode.DONE
-
-
-def counts(outcomes: Sequence[RowOutcome]) -> dict[str, int]:
-    """Count rows by outcome, including outcomes that did not occur."""
-    of_rows = [row.outcome for row in outcomes]
-    return {outcome.value: of_rows.count(outcome) for outcome in Outcome if outcome is not Outcome.PENDING}
 
 
 def unapplied_lines(outcomes: Sequence[RowOutcome]) -> list[str]:

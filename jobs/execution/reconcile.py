@@ -27,7 +27,6 @@ from jobs.execution.batch.batch_commit import take_over_above
 from jobs.execution.commit import apply_plan
 from jobs.execution.commit_report import (
     ReportExtras,
-    counts,
     plan_result,
     refuse_unapproved,
     report_applied,
@@ -36,7 +35,7 @@ from jobs.execution.commit_report import (
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
-from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_log import CommitLog, count_outcomes
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log
@@ -152,7 +151,7 @@ def reconcile_until_quiet(
     _refuse_admin(mode)
     cycles = idle_cycles = 0
     pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
-    totals: Counter[str] = Counter({"applied_now": 0, **counts(())})
+    totals: Counter[str] = Counter({"applied_now": 0, **count_outcomes(())})
     with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
         while True:
             plan = make_plan(cluster.source)
@@ -230,7 +229,7 @@ def _nothing_due(
     stale_epoch = _raise_stale_epoch(settings, cluster, plan, approve, apply=apply)
     done = "the controllership was taken" if apply else "--apply takes the controllership"
     lines = [f"  {stale_epoch}; {done} with a later epoch"] if stale_epoch else []
-    shown = _nothing_due_result(settings, plan, extras, result | counts([]), title, *lines, steps=[])
+    shown = _nothing_due_result(settings, plan, extras, result | count_outcomes([]), title, *lines, steps=[])
     if stale_epoch and detailed and not apply:
         shown.exit_code = ExitCode.CHANGES
     return shown

@@ -154,8 +154,7 @@ class CommitLog:
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""
-        counted = Counter(row.outcome.value for row in self.outcomes)
-        return {outcome.value: counted[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
+        return count_outcomes(self.outcomes)
 
     def of(self, outcome: Outcome) -> list[RowOutcome]:
         return [row for row in self.outcomes if row.outcome is outcome]
@@ -163,6 +162,12 @@ class CommitLog:
     @property
     def _rows(self) -> CommitRows:
         return CommitRows(self.warehouse, self.plan.plan_id, self.attempt, self.author, self.written_under)
+
+
+def count_outcomes(outcomes: Sequence[RowOutcome]) -> dict[str, int]:
+    """Count rows by outcome, including outcomes that did not occur."""
+    counted = Counter(row.outcome for row in outcomes)
+    return {outcome.value: counted[outcome] for outcome in Outcome if outcome is not Outcome.PENDING}
 
 
 def closed_line(warehouse: Warehouse, plan: PlanRecord) -> str:
