@@ -1,6 +1,5 @@
 """`surveyor show`: print the tables of a snapshot, or the live cluster."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -166,7 +165,10 @@ def configs(
 @command
 def requests(settings: Settings, *, as_of: AsOf = None) -> None:
     """List the requests in /admin and in the notification znodes."""
-    _show_as_of(settings, as_of, "requests", ("kind", "topic", "partition", "replicas", "broker_id", "path"), ["path"])
+    from jobs.console_output.stored_tables import show_as_of
+
+    columns = ("kind", "topic", "partition", "replicas", "broker_id", "path")
+    show_as_of(settings, as_of, "requests", columns, ["path"])
 
 
 @app.command(rich_help_panel=CLUSTER)
@@ -289,8 +291,10 @@ def plan(
 @command
 def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """List what a plan rejected, with the reasons."""
+    from jobs.console_output.stored_tables import show_of_plan
+
     columns = ("topic", "partition", "action", "code", "reason")
-    _show_of_plan(settings, plan, "rejections", columns, ("topic", "partition"), everything=everything)
+    show_of_plan(settings, plan, "rejections", columns, ("topic", "partition"), everything=everything)
 
 
 @app.command(rich_help_panel=PLANS)
@@ -333,22 +337,6 @@ def throttles(settings: Settings) -> None:
     from jobs.execution.admin.throttles import throttle_rows
 
     show_throttles(settings, throttle_rows)
-
-
-def _show_as_of(
-    settings: Settings, snapshot_id: int | None, name: str, columns: Sequence[str], key: Sequence[str]
-) -> None:
-    from jobs.console_output.stored_tables import show_as_of
-
-    show_as_of(settings, snapshot_id, name, columns, key)
-
-
-def _show_of_plan(
-    settings: Settings, plan: str, name: str, columns: Sequence[str], order: Sequence[str], *, everything: bool
-) -> None:
-    from jobs.console_output.stored_tables import show_of_plan
-
-    show_of_plan(settings, plan, name, columns, order, everything=everything)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from rich.table import Table
 
-from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import StoredRows, values_of
@@ -148,16 +147,11 @@ def displayed_columns(settings: Settings, columns: Sequence[str], rows: Sequence
 
 
 def show_as_of(
-    settings: Settings,
-    snapshot_id: int | None,
-    name: str,
-    columns: Sequence[str],
-    key: Sequence[str],
-    *filters: Filter,
+    settings: Settings, snapshot_id: int | None, name: str, columns: Sequence[str], key: Sequence[str]
 ) -> None:
     """Show a table at a snapshot."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    rows = sorted(as_of(settings.warehouse, snapshot, name, *filters), key=itemgetter(*key))
+    rows = sorted(as_of(settings.warehouse, snapshot, name), key=itemgetter(*key))
     write_as_of(settings, snapshot, name, columns, rows)
 
 
@@ -318,11 +312,10 @@ def show_history(settings: Settings, topic: str, partition: int | None, snapshot
     """Show each snapshot in which a partition changed, up to a snapshot."""
     last = find_snapshot(settings.warehouse, snapshot_id)
     refuse_unknown_topic(settings, topic, last, ever=True)
-    filters: list[Filter] = [("topic", "=", topic)]
-    if partition is not None:
-        filters.append(("partition", "=", partition))
-    filters.append(("snapshot_id", "<=", last.snapshot_id))  # an incomplete snapshot may have written later rows
-    rows = _with_times(settings, settings.warehouse.rows("partition_history", *filters))
+    until = ("snapshot_id", "<=", last.snapshot_id)  # an incomplete snapshot may have written later rows
+    only = [] if partition is None else [("partition", "=", partition)]
+    found = settings.warehouse.rows("partition_history", ("topic", "=", topic), *only, until)
+    rows = _with_times(settings, found)
     if not rows:
         name = topic if partition is None else f"{topic}-{partition}"
         raise UsageError(f"no snapshot up to {last.snapshot_id} contains {name}")

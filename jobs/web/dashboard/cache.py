@@ -44,6 +44,11 @@ class SnapshotRef:
     def warehouse(self) -> Warehouse:
         return Warehouse(self.uri, self.cluster)
 
+    @property
+    def summaries(self) -> Summaries:
+        """The views at the snapshot."""
+        return summaries(self.warehouse, find_snapshot(self.warehouse, self.snapshot_id))
+
 
 @st.cache_resource(ttl=CACHE_SECONDS, show_spinner=False)
 def clusters(uri: str) -> list[str]:
@@ -78,24 +83,20 @@ def snapshots(uri: str, cluster: str) -> pa.Table:
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
     """Return the views that depend on the snapshot only; rows as in `jobs.sql_views`."""
-    warehouse = place.warehouse
-    at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
+    at = place.summaries
     return {name: at.table(name) for name in names}
 
 
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def newest_rows(place: SnapshotRef, view: str, snapshots: int) -> pa.Table:
     """Return the rows of a view about the newest `snapshots` snapshots up to `place`."""
-    warehouse = place.warehouse
-    return summaries(warehouse, find_snapshot(warehouse, place.snapshot_id)).newest_rows(view, snapshots)
+    return place.summaries.newest_rows(view, snapshots)
 
 
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def partitions_on(place: SnapshotRef, broker: int) -> pa.Table:
     """Return the partitions of a broker, with its role in each."""
-    warehouse = place.warehouse
-    at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
-    return at.query(
+    return place.summaries.query(
         f"""
         SELECT
             named(topic, partition) AS partition,
@@ -113,16 +114,14 @@ def partitions_on(place: SnapshotRef, broker: int) -> pa.Table:
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def sections(place: SnapshotRef) -> dict[str, pa.Table]:
     """Return tables as in the report: unhealthy partitions and the leader history."""
-    warehouse = place.warehouse
-    at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
+    at = place.summaries
     return {"trouble": unhealthy_partitions(at).rows, "leaders": leaders_over_time(at).rows}
 
 
 @st.cache_resource(ttl=CACHE_SECONDS, max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def plans_and_commits(place: SnapshotRef) -> dict[str, pa.Table]:
     """Return the plans and commits of a cluster up to a snapshot; up to now for the newest."""
-    warehouse = place.warehouse
-    at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
+    at = place.summaries
     return {"plans": plans(at).rows, "commits": commits(at).rows}
 
 
