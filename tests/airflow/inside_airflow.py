@@ -92,6 +92,7 @@ class InsideAirflow:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         watchdog = Timer(TIMEOUT_SECONDS, self._process.kill)
+        watchdog.daemon = True  # a run of tests ends at once where Airflow does not begin
         watchdog.start()
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
