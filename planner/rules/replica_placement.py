@@ -1,46 +1,81 @@
 """Placement of the replicas of new partitions by Kafka's two algorithms, in plain Python.
 
 Corresponds to `AdminUtils.assignReplicasToBrokersRackUnaware`, `assignReplicasToBrokersRackAware` and
-`getRackAlternatedBrokerList`. `planner.topics` places many topics at once by the same rules, on Spark.
+`getRackAlternatedBrokerList`. Without racks, partition p is led by broker (p + start) mod n, follower j is
+1 + (shift + j) mod (n - 1) brokers after it, and the shift grows by one every n partitions. With racks, the same is
+done on a broker list in which racks alternate.
 
 Once every rack has a replica, Kafka takes any broker: of four replicas in two racks it may put three into one. With
 `balanced`, a rack gets no replica while another rack with fewer replicas has room. With as many racks as replicas both
 give the same result.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, cycle, zip_longest
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, cycle, islice, zip_longest
 
 
 def place_replicas(
     racks: Mapping[int, str | None], partitions: range, replication_factor: int, *, start_index: int, shift: int
 ) -> dict[int, list[int]]:
-    """Return the replicas of new partitions.
+    """Return the replicas of new partitions of one topic on `racks`, the brokers that may get some.
 
-    `racks`: the brokers that may get replicas, with racks that count if every broker has one. `partitions`: the new
-    numbers. `start_index` and `shift` start the round: random for a new topic, and for an existing one the position of
-    partition 0's first replica, which is also the shift.
-
-    >>> placed = place_replicas(dict.fromkeys(range(5)), range(10), 3, start_index=0, shift=0)
-    >>> " ".join("".join(map(str, replicas)) for replicas in placed.values())
-    '012 123 234 340 401 023 134 240 301 412'
+    Racks count if every broker has one.
     """
-    known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
-    aware = len(known_racks) == len(racks)
-    order = rack_alternated(known_racks) if aware else sorted(racks)
-    count = len({*known_racks.values()}) if aware else 1
-    steps = max(len(order) - 1, 1)
-    placed = {}
-    for partition in partitions:
-        rounds = partition // len(order) - (max(partitions.start, 1) - 1) // len(order)
-        first, jump = partition + start_index, (shift + rounds) * count % steps
+    known = {broker: rack for broker, rack in racks.items() if rack is not None}
+    order = PlacementOrder(sorted(racks), known if len(known) == len(racks) else {})
+    return dict(order.placements(partitions, replication_factor, start_index, shift))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementOrder:
+    """The brokers that get replicas of new partitions: in this order, or alternating over all `racks`."""
+
+    brokers: Sequence[int]
+    racks: Mapping[int, str] = field(default_factory=dict)
+    balanced: bool = False
+
+    def placements(
+        self, partitions: range, replication_factor: int, start_index: int, shift: int
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield the numbers and replicas of new partitions.
+
+        `start_index` and `shift` start the round: random for a new topic, and for an existing one the position of
+        partition 0's first replica, which is also the shift.
+
+        >>> placed = PlacementOrder(range(5)).placements(range(10), 3, 0, 0)
+        >>> " ".join("".join(map(str, replicas)) for _, replicas in placed)
+        '012 123 234 340 401 023 134 240 301 412'
+        """
+        order = rack_alternated(self.racks) if self.racks else self.brokers
+        count, steps = len({*self.racks.values()}) or 1, max(len(order) - 1, 1)
+        lists: dict[tuple[int, int], list[int]] = {}
+        for partition in partitions:
+            rounds = partition // len(order) - (max(partitions.start, 1) - 1) // len(order)
+            place = (partition + start_index) % len(order), (shift + rounds) * count % steps
+            if place not in lists:
+                lists[place] = self.replicas(order, *place, replication_factor)
+            yield partition, lists[place]
+
+    def replicas(self, order: Sequence[int], first: int, jump: int, factor: int) -> list[int]:
+        """Return replicas by the position of their leader in the list of brokers and the jump of its followers."""
         candidates = _from(order, first, jump)
-        placed[partition] = (
-            _pick_as_kafka(candidates, known_racks, replication_factor) if aware else candidates[:replication_factor]
-        )
-    return placed
+        if not self.racks:
+            return [*islice(candidates, factor)]
+        return (_pick_balanced if self.balanced else _pick_as_kafka)([*candidates], self.racks, factor)
+
+
+def simple_placements(
+    brokers: Sequence[int], partitions: range, replication_factor: int
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield new partitions with replica j of partition i on broker (i + j) mod n.
+
+    >>> [replicas for _, replicas in simple_placements([0, 1, 2], range(3), 2)]
+    [[0, 1], [1, 2], [2, 0]]
+    """
+    for partition in partitions:
+        yield partition, [brokers[(partition + step) % len(brokers)] for step in range(replication_factor)]
 
 
 def start_of_round(brokers: Sequence[int], first_replica: int) -> int:
@@ -52,14 +87,15 @@ def start_of_round(brokers: Sequence[int], first_replica: int) -> int:
     return next((index for index, broker in enumerate(brokers) if broker >= first_replica), 0)
 
 
-def _from(order: Sequence[int], first: int, jump: int) -> list[int]:
-    """Return all brokers of a list, beginning with the leader, its followers after a jump.
+def _from(order: Sequence[int], first: int, jump: int) -> Iterator[int]:
+    """Yield all brokers of a list, beginning with the leader, its followers after a jump.
 
-    >>> _from([5, 6, 7, 8], 1, 2)
+    >>> [*_from([5, 6, 7, 8], 1, 2)]
     [6, 5, 7, 8]
     """
     count, steps = len(order), max(len(order) - 1, 1)
-    return [order[first % count], *(order[(first + 1 + (jump + step) % steps) % count] for step in range(count - 1))]
+    yield order[first]
+    yield from (order[(first + 1 + (jump + step) % steps) % count] for step in range(count - 1))
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
@@ -77,55 +113,6 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 def _java_sort_key(name: str) -> bytes:
     """Sort names as Java does, by UTF-16; this differs from Python only beyond the basic multilingual plane."""
     return name.encode("utf-16-be", "surrogatepass")
-
-
-def shifts_of(brokers: int, shift: int, first_partition: int, partitions: int) -> range:
-    """Return the shifts that occur in a topic: the first one, and one more each time the leaders have gone round.
-
-    >>> [list(shifts_of(5, shift=2, first_partition=first, partitions=11)) for first in (0, 5)]
-    [[2, 3, 4], [2, 3, 4]]
-    """
-    return range(shift, shift + (partitions - 1) // brokers - (max(first_partition, 1) - 1) // brokers + 1)
-
-
-def rack_aware_lists(
-    racks: Mapping[int, str],
-    replication_factor: int,
-    shifts: Iterable[int] | None = None,
-    *,
-    balanced: bool = False,
-) -> Iterator[tuple[int, int, int, list[int]]]:
-    """Yield rows of LISTS: the replicas for each position of the leader and each jump of the followers.
-
-    `shifts` are those that can occur, which keeps the table small; None for all.
-    """
-    brokers, steps = rack_alternated(racks), max(len(racks) - 1, 1)
-    count = len(set(racks.values()))
-    jumps = range(steps) if shifts is None else sorted({shift * count % steps for shift in shifts})
-    for first in range(len(brokers)):
-        for jump in jumps:
-            take = _pick_balanced if balanced else _pick_as_kafka
-            yield replication_factor, first, jump, take(_from(brokers, first, jump), racks, replication_factor)
-
-
-def lists_for(
-    racks: Mapping[int, str],
-    topics: Iterable[Mapping[str, Any]],
-    *,
-    balanced: bool = False,
-) -> Iterator[tuple[int, int, int, list[int]]]:
-    """Yield the rows of LISTS that an assignment of `topics` (rows of `assignment.NEW_TOPICS`) can need.
-
-    >>> topic = {"replication_factor": 2, "shift": 1, "first_partition": 0, "partitions": 3}
-    >>> list(lists_for({0: "a", 1: "b", 2: "c"}, [topic, topic]))
-    [(2, 0, 1, [0, 2]), (2, 1, 1, [1, 0]), (2, 2, 1, [2, 1])]
-    """
-    shifts: dict[int, set[int]] = defaultdict(set)
-    for topic in topics:
-        occurring = shifts_of(len(racks), *(topic[name] for name in ("shift", "first_partition", "partitions")))
-        shifts[topic["replication_factor"]].update(occurring)
-    for factor in sorted(shifts):
-        yield from rack_aware_lists(racks, factor, shifts[factor], balanced=balanced)
 
 
 def _pick_as_kafka(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:

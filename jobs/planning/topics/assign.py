@@ -22,9 +22,10 @@ from jobs.planning.topics.new_partition_placement import (
     SIMPLE,
     SPREAD_LATER,
     STRATEGIES,
-    assign_topics,
     crowded,
     may_crowd,
+    place_topics,
+    placed_frame,
     racks_of,
     racks_parameter,
 )
@@ -121,8 +122,8 @@ class AssignRequest:
         configs = {topic.name: topic.configs for topic in self.topics}
         settled: dict[str, Any] = {"strategy": self.strategy, "brokers": brokers} if self._by_rule else {}
         settled |= racks_parameter(racks)
-        assigned = assign_topics(tables.spark_warehouse.spark, rows, settled)
-        assignments = assigned.join(F.broadcast(_topic_ids(tables, ids)), "topic")
+        placed = place_topics(rows, settled)
+        assignments = placed_frame(tables.spark_warehouse, placed).join(F.broadcast(_topic_ids(tables, ids)), "topic")
         changes = creation_changes(assignments, tables["brokers"], tables.warehouse.cluster)
         details = [_operation_data(tables, ids[name], configs[name]) for name in names]
         operations = [
@@ -134,7 +135,7 @@ class AssignRequest:
         parameters |= tables.racks.parameter if self.rack_aware else {}
         parameters |= self.internal.parameters
         if self._may_crowd(usable):
-            parameters |= crowded(assigned, usable, self._crowding_advice)
+            parameters |= crowded(placed, usable, self._crowding_advice)
         return PlanDraft(PlanKind.ASSIGN, parameters, changes, operations=operations)
 
     def _may_crowd(self, brokers: Sequence[Broker]) -> bool:

@@ -12,9 +12,10 @@ from jobs.planning.planning_tables import PlanningTables, requests_of
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood
 from jobs.planning.topics.new_partition_placement import (
     SPREAD_LATER,
-    assign_topics,
     crowded,
     may_crowd,
+    place_topics,
+    placed_frame,
     racks_of,
     racks_parameter,
 )
@@ -66,8 +67,10 @@ class ExpandRequest:
             placement["replica_assignment"] = self._added(tables, topic, live, self.by_hand)
         # Kafka's fixed start is the first shift too
         row = placement | {"first_partition": existing, "shift": placement.get("start_index")}
-        assigned = assign_topics(tables.spark_warehouse.spark, [row], placement)
-        assignments = assigned.withColumns({"topic_id": F.lit(topic.row.topic_id).cast("string")})
+        placed = place_topics([row], placement)
+        assignments = placed_frame(tables.spark_warehouse, placed).withColumns(
+            {"topic_id": F.lit(topic.row.topic_id).cast("string")}
+        )
         version = topic.row.topic_version
         changes = expansion_changes(assignments, tables["brokers"], tables.warehouse.cluster, version)
         placement |= tables.racks.parameter if self.rack_aware else {}
@@ -75,7 +78,7 @@ class ExpandRequest:
         data = ExpandedTopic(existing=existing, partitions=self.partitions, topic_id=topic.row.topic_id)
         replicas = len(topic.partitions[0].replicas)
         if self.rack_aware and (self.by_hand is not None or may_crowd(replicas, live)):
-            placement |= crowded(assigned, live, SPREAD_LATER)
+            placement |= crowded(placed, live, SPREAD_LATER)
         return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[data.operation(self.topic)])
 
     def _placement(self, tables: PlanningTables, topic: ExistingTopic, live: list[Broker]) -> dict[str, Any]:

@@ -4,25 +4,17 @@ The plan's parameters record the input: strategy, brokers in order, and racks by
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.core.errors import RefusedError
 from jobs.repositories.brokers_last_seen import rack_gap
 from planner.placement.plan_figures import CrowdedRacks
-from planner.rules.replica_placement import lists_for
-from planner.topics.assignment import (
-    LISTS,
-    NEW_TOPICS,
-    assign_by_hand,
-    assign_rack_aware,
-    assign_rack_unaware,
-    assign_simple,
-    partition_ids,
-)
+from planner.rules.replica_placement import PlacementOrder, simple_placements
 from planner.topics.crowding import least_crowding, max_per_rack
 from schemas.rows import Broker, Row
 
@@ -35,33 +27,33 @@ RACK_AWARE: Final = (KAFKA, BALANCED)
 SPREAD_LATER: Final = "`surveyor plan reassign --fix-racks` spreads them once they are there"
 """Advice if new partitions crowd a rack."""
 
-_COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]
+Placed = list[tuple[str, int, list[int]]]
+"""Topic, number and replicas of new partitions."""
 
 
-def assign_topics(spark: SparkSession, topics: Sequence[Row], settled: Mapping[str, Any]) -> DataFrame:
-    """Assign all partitions of `topics`, rows of NEW_TOPICS, at once: topic, partition, replicas."""
-    by_hand = [topic for topic in topics if topic.get("replica_assignment") is not None]
-    by_rule = [topic for topic in topics if topic.get("replica_assignment") is None]
-    if not by_rule:
-        return _frame(spark, by_hand).transform(assign_by_hand)
-    assigned = _by_rule(spark, by_rule, settled)
-    return assigned.unionByName(_frame(spark, by_hand).transform(assign_by_hand)) if by_hand else assigned
+def place_topics(topics: Sequence[Row], settled: Mapping[str, Any]) -> Placed:
+    """Return all new partitions of `topics`, numbered from `first_partition` up to `partitions`, the number wanted.
+
+    `start_index` and `shift` start the round; `replica_assignment` lists explicit replicas.
+    """
+    return [(topic["topic"], *partition) for topic in topics for partition in _placed(topic, settled)]
 
 
-def _by_rule(spark: SparkSession, topics: Sequence[Row], settled: Mapping[str, Any]) -> DataFrame:
-    ids = _frame(spark, topics).transform(partition_ids)
-    if settled.get("strategy") == SIMPLE:
-        return ids.transform(assign_simple, settled["brokers"])
-    if "racks" not in settled:
-        return ids.transform(assign_rack_unaware, settled["brokers"])
-    racks = {int(broker): rack for broker, rack in settled["racks"].items()}
-    balanced = settled.get("strategy") == BALANCED
-    lists = spark.createDataFrame(list(lists_for(racks, topics, balanced=balanced)), LISTS)
-    return ids.transform(assign_rack_aware, lists, racks)
+def _placed(topic: Row, settled: Mapping[str, Any]) -> Iterable[tuple[int, list[int]]]:
+    if (by_hand := topic.get("replica_assignment")) is not None:
+        return enumerate(by_hand, topic["first_partition"])
+    new = range(topic["first_partition"], topic["partitions"]), topic["replication_factor"]
+    strategy, brokers = settled.get("strategy"), settled["brokers"]
+    if strategy == SIMPLE:
+        return simple_placements(brokers, *new)
+    racks = {int(broker): rack for broker, rack in settled.get("racks", {}).items()}
+    return PlacementOrder(brokers, racks, strategy == BALANCED).placements(*new, topic["start_index"], topic["shift"])
 
 
-def _frame(spark: SparkSession, topics: Sequence[Row]) -> DataFrame:
-    return spark.createDataFrame([tuple(topic.get(name) for name in _COLUMNS) for topic in topics], NEW_TOPICS)
+def placed_frame(tables: SparkWarehouse, placed: Placed) -> DataFrame:
+    """Return placed partitions as a DataFrame: topic, partition, replicas."""
+    rows = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in placed]
+    return tables.frame("partitions", rows).select("topic", "partition", "replicas")
 
 
 def racks_of(brokers: Sequence[Broker], instead: str) -> dict[int, str]:
@@ -79,7 +71,7 @@ def racks_parameter(racks: Mapping[int, str]) -> dict[str, dict[str, str]]:
     return {"racks": {str(broker): rack for broker, rack in sorted(racks.items())}} if racks else {}
 
 
-def crowded(assigned: DataFrame, brokers: Sequence[Broker], instead: str) -> dict[str, Any]:
+def crowded(placed: Placed, brokers: Sequence[Broker], instead: str) -> dict[str, Any]:
     """Return a plan parameter about new partitions with more replicas in one rack than necessary, nothing for none.
 
     `brokers`: rows of BROKERS that could be used. `instead`: the command that spreads them.
@@ -89,7 +81,7 @@ def crowded(assigned: DataFrame, brokers: Sequence[Broker], instead: str) -> dic
         return {}
     ids = [row.broker_id for row in brokers]
     found = Counter[tuple[int, int]]()
-    for replicas, count in assigned.groupBy("replicas").count().collect():
+    for replicas, count in Counter(tuple(replicas) for *_, replicas in placed).items():
         least = least_crowding(len(replicas), racks, ids)
         most = max_per_rack(replicas, racks)
         if most > least:

@@ -1,27 +1,17 @@
-"""Kafka's assignment as its loops run, in plain Python, and frames of topics to compare it with."""
+"""Kafka's assignment as its loops run, and topics to compare it with."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
 
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
 
-from planner.topics.assignment import NEW_TOPICS
+from jobs.planning.topics.new_partition_placement import place_topics
 from schemas.rows import Row
-from tests.planner.frames import as_rows
 
 Placed = dict[tuple[str, int], list[int]]
 
-_COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]
-
-
-def topics(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Make a frame of TOPICS; columns that a row does not have are null."""
-    return spark.createDataFrame([tuple(row.get(name) for name in _COLUMNS) for row in rows], NEW_TOPICS)
-
 
 def topic(partitions: range, factor: int, start: int, shift: int | None = None, name: str = "t") -> Row:
-    """Return a row of TOPICS; Kafka's fixed start is its first shift."""
+    """Return a topic; Kafka's fixed start is its first shift."""
     return {
         "topic": name,
         "first_partition": partitions.start,
@@ -32,18 +22,18 @@ def topic(partitions: range, factor: int, start: int, shift: int | None = None, 
     }
 
 
-def placed(assigned: DataFrame) -> Placed:
-    """Return the replicas of each partition; fail if one occurs twice."""
-    assert assigned.columns == ["topic", "partition", "replicas"]
-    rows = as_rows(assigned)
-    lists = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
-    assert len(lists) == len(rows)
-    return lists
+def placed(rows: Sequence[Row], brokers: Sequence[int], racks: Mapping[int, str] | None = None) -> Placed:
+    """Place all topics by the rule; fail if a partition occurs twice."""
+    settled = {"brokers": brokers} | ({"racks": racks} if racks else {})
+    lists = place_topics(rows, settled)
+    by_key = {(name, partition): replicas for name, partition, replicas in lists}
+    assert len(by_key) == len(lists)
+    return by_key
 
 
-def listed(placement: Placed) -> str:
-    """Format the replicas of one topic's partitions as Kafka's vectors."""
-    return " ".join("".join(map(str, placement[key])) for key in sorted(placement))
+def listed(row: Row, brokers: Sequence[int], racks: Mapping[int, str] | None = None) -> str:
+    """Format the replicas of a topic's partitions as Kafka's vectors."""
+    return " ".join("".join(map(str, replicas)) for replicas in placed([row], brokers, racks).values())
 
 
 def alternated(racks: Mapping[int, str]) -> list[int]:

@@ -4,14 +4,12 @@ from collections import Counter
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
-from planner.rules.replica_placement import start_of_round
-from planner.topics.assignment import assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
+from jobs.planning.topics.new_partition_placement import place_topics
 from schemas.rows import Row
-from tests.planner.topics.assignment_oracle import kafkas, listed, placed, some_topics, topic, topics
+from tests.planner.topics.assignment_oracle import kafkas, listed, placed, some_topics, topic
 
 FIVE: Final = [0, 1, 2, 3, 4]
 
@@ -48,31 +46,21 @@ def test_kafkas_vectors(vector: tuple[list[int], int, int, int, int, str]) -> No
     brokers, factor, start, shift, first, expected = vector
     row = topic(range(first, first + len(expected.split())), factor, start, shift)
 
-    assert listed(kafkas([row], brokers)) == expected
+    assert listed(row, brokers) == expected
 
 
-@pytest.mark.parametrize("vector", ADDED.values(), ids=ADDED)
-def test_kafkas_vectors_of_added_partitions(vector: tuple[list[int], int, int, int, str]) -> None:
-    brokers, first, factor, existing, expected = vector
-    row = topic(range(existing, existing + len(expected.split())), factor, start_of_round(brokers, first))
-
-    assert listed(kafkas([row], brokers)) == expected
-
-
-def test_simple_strategy(spark: SparkSession) -> None:
+def test_simple_strategy() -> None:
     """Replica j of partition i is on broker (i + j) mod n."""
-    ids = topics(spark, topic(range(6), 3, 0)).transform(partition_ids)
+    rows = place_topics([topic(range(6), 3, 0)], {"strategy": "simple", "brokers": FIVE})
 
-    assert listed(placed(ids.transform(assign_simple, FIVE))) == "012 123 234 340 401 012"
+    assert " ".join("".join(map(str, replicas)) for *_, replicas in rows) == "012 123 234 340 401 012"
 
 
-def test_by_hand(spark: SparkSession) -> None:
+def test_by_hand() -> None:
     by_hand = {"new": (0, [[2, 0], [0, 1]]), "old": (3, [[1]])}
     rows = [{"topic": name, "first_partition": n, "replica_assignment": lists} for name, (n, lists) in by_hand.items()]
 
-    assigned = placed(topics(spark, *rows).transform(assign_by_hand))
-
-    assert assigned == {("new", 0): [2, 0], ("new", 1): [0, 1], ("old", 3): [1]}
+    assert placed(rows, []) == {("new", 0): [2, 0], ("new", 1): [0, 1], ("old", 3): [1]}
 
 
 @st.composite
@@ -81,23 +69,19 @@ def _placements(draw: st.DrawFn) -> tuple[list[int], list[Row]]:
     return brokers, draw(some_topics(len(brokers)))
 
 
-@settings(max_examples=30)
 @given(_placements())
-def test_many_topics_at_once_as_kafkas_loop_does(spark: SparkSession, placement: tuple[list[int], list[Row]]) -> None:
+def test_many_topics_at_once_as_kafkas_loop_does(placement: tuple[list[int], list[Row]]) -> None:
     brokers, rows = placement
 
-    assigned = placed(topics(spark, *rows).transform(partition_ids).transform(assign_rack_unaware, brokers))
-
-    assert assigned == kafkas(rows, brokers)
+    assert placed(rows, brokers) == kafkas(rows, brokers)
 
 
-@settings(max_examples=10)
 @given(_placements())
-def test_no_broker_twice_and_leaders_by_turns(spark: SparkSession, placement: tuple[list[int], list[Row]]) -> None:
+def test_no_broker_twice_and_leaders_by_turns(placement: tuple[list[int], list[Row]]) -> None:
     brokers, rows = placement
     even = [row | {"first_partition": 0, "partitions": 3 * len(brokers)} for row in rows]
 
-    assigned = placed(topics(spark, *even).transform(partition_ids).transform(assign_rack_unaware, brokers))
+    assigned = placed(even, brokers)
 
     assert all(len(set(replicas)) == len(replicas) for replicas in assigned.values())
     assert Counter(replicas[0] for replicas in assigned.values()) == dict.fromkeys(brokers, 3 * len(even))

@@ -2,20 +2,18 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
 
-from planner.rules.replica_placement import lists_for, rack_alternated, rack_aware_lists, start_of_round
-from planner.topics.assignment import LISTS, assign_rack_aware, partition_ids
+from planner.rules.replica_placement import PlacementOrder, rack_alternated
 from planner.topics.crowding import crowded_rows, least_crowding, max_per_rack
 from schemas.rows import Row
-from tests.planner.topics.assignment_oracle import alternated, kafkas, listed, placed, some_topics, topic, topics
+from tests.planner.topics.assignment_oracle import alternated, kafkas, listed, placed, some_topics, topic
 
 T: Final = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
 B: Final = {0: "r1", 1: "r2", 2: "r2", 3: "r3", 4: "r3", 5: "r1"}
@@ -44,31 +42,28 @@ KAFKA: Final[dict[str, tuple[Mapping[int, str], int, int, int, str]]] = {
 """The added partitions were printed by Kafka 3.9.2's `AdminUtils`."""
 
 
-def _assigned(spark: SparkSession, racks: Mapping[int, str], *rows: Row) -> DataFrame:
-    lists = spark.createDataFrame(list(lists_for(racks, rows)), LISTS)
-    return topics(spark, *rows).transform(partition_ids).transform(assign_rack_aware, lists, racks)
-
-
 @pytest.mark.parametrize("vector", KAFKA.values(), ids=KAFKA)
 def test_kafkas_vectors(vector: tuple[Mapping[int, str], int, int, int, str]) -> None:
     racks, factor, start, first, expected = vector
     row = topic(range(first, first + len(expected.split())), factor, start)
 
-    assert listed(kafkas([row], sorted(racks), racks)) == expected
-
-
-def test_places_are_counted_by_id_though_racks_take_turns() -> None:
-    """Kafka's start 2 for T, as in "added, two replicas": broker 2 is third by id, and last in the alternating list."""
-    assert start_of_round(sorted(T), 2) == 2
+    assert listed(row, sorted(racks), racks) == expected
 
 
 TWO_SITES: Final = dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b")
 
 
+def _lists(racks: Mapping[int, str], factor: int, *, balanced: bool) -> list[list[int]]:
+    """Return the replicas for each position of the leader and each jump of the followers."""
+    order, rule = rack_alternated(racks), PlacementOrder([], racks, balanced)
+    places = product(range(len(order)), range(max(len(order) - 1, 1)))
+    return [rule.replicas(order, *place, factor) for place in places]
+
+
 def test_balanced_does_not_crowd_a_rack() -> None:
     """Replication factor 4 on racks of four and three brokers."""
     most = {
-        balanced: Counter(max_per_rack(row[3], TWO_SITES) for row in rack_aware_lists(TWO_SITES, 4, balanced=balanced))
+        balanced: Counter(max_per_rack(some, TWO_SITES) for some in _lists(TWO_SITES, 4, balanced=balanced))
         for balanced in (False, True)
     }
     assert most == {False: {2: 35, 3: 7}, True: {2: 42}}
@@ -78,11 +73,10 @@ def test_balanced_does_not_crowd_a_rack() -> None:
 @given(st.dictionaries(st.integers(0, 99), st.sampled_from("abcd"), min_size=1, max_size=8), st.integers(1, 8))
 def test_balanced_equals_kafka_up_to_the_number_of_racks(racks: dict[int, str], factor: int) -> None:
     factor = min(factor, len(racks))
-    balanced = list(rack_aware_lists(racks, factor, balanced=True))
-    kafkas_lists = list(rack_aware_lists(racks, factor))
+    balanced, kafkas_lists = (_lists(racks, factor, balanced=balanced) for balanced in (True, False))
     least = min(max_per_rack(some, racks) for some in combinations(racks, factor))
-    assert {max_per_rack(row[3], racks) for row in balanced} == {least} == {least_crowding(factor, racks, racks)}
-    assert all(len(set(row[3])) == factor for row in balanced)
+    assert {max_per_rack(some, racks) for some in balanced} == {least} == {least_crowding(factor, racks, racks)}
+    assert all(len(set(some)) == factor for some in balanced)
     if factor <= len(set(racks.values())):
         assert balanced == kafkas_lists
 
@@ -97,28 +91,18 @@ def test_racks_are_ordered_as_java_orders_them() -> None:
     assert rack_alternated({0: "\N{GRINNING FACE}", 1: "\N{FULLWIDTH LATIN CAPITAL LETTER A}", 2: "z"}) == [2, 0, 1]
 
 
-def test_only_the_lists_that_can_occur() -> None:
-    every = {row[1:3]: row for row in rack_aware_lists(T, 3)}
-    some = list(rack_aware_lists(T, 3, shifts=(4, 5, 9)))
-    assert {row[2] for row in some} == {4 * 3 % 5, 5 * 3 % 5, 9 * 3 % 5}
-    assert some == [every[row[1:3]] for row in some]
-
-
 @st.composite
 def _placements(draw: st.DrawFn) -> tuple[Mapping[int, str], list[Row]]:
     racks = draw(st.dictionaries(st.integers(0, 2**31 - 2), st.sampled_from("abcd"), min_size=1, max_size=9))
     return racks, draw(some_topics(len(racks)))
 
 
-@settings(max_examples=30)
 @given(_placements())
-def test_many_topics_at_once_as_kafkas_loop_does(
-    spark: SparkSession, placement: tuple[Mapping[int, str], list[Row]]
-) -> None:
+def test_many_topics_at_once_as_kafkas_loop_does(placement: tuple[Mapping[int, str], list[Row]]) -> None:
     """New topics and added partitions, with any replication factor, start and shift, in one plan."""
     racks, rows = placement
 
-    assert placed(_assigned(spark, racks, *rows)) == kafkas(rows, sorted(racks), racks)
+    assert placed(rows, sorted(racks), racks) == kafkas(rows, sorted(racks), racks)
 
 
 @given(st.dictionaries(st.integers(0, 99), st.text("ab\N{LATIN SMALL LETTER E WITH ACUTE}", max_size=2), min_size=1))
