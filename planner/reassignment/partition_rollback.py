@@ -85,7 +85,8 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     """Return the changes that roll a partition back; `wave` counts down from 0, and the last step is undone first.
 
     The former preferred replica is elected if it led the partition before the plan, or if the plan elected the replica
-    that it made preferred (`was_elected`). A leader that remains a replica is not replaced by the moves themselves.
+    that it made preferred (`was_elected`). A leader that remains a replica is not replaced by the moves themselves, so
+    the election is due also if the replicas are back already.
     """
     if partition is None or topic is None:
         return RollbackRejection(RejectionCode.UNKNOWN_PARTITION, reasons.PARTITION_GONE.render())
@@ -93,15 +94,17 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     if refusal is not None:
         return refusal
     stops = _remaining_stops(moves, partition, target)
-    if not stops:
-        return RollbackRejection(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.render())
-    refusal = _leader_rejection(partition, cluster) or _target_rejection(partition, topic, cluster, stops)
-    if refusal is not None:
-        return refusal
-    changes = _changes(moves, partition, topic, cluster, stops, target)
+    if stops:
+        refusal = _leader_rejection(partition, cluster) or _target_rejection(partition, topic, cluster, stops)
+        if refusal is not None:
+            return refusal
+    unmoved = 0, list(partition.replicas)
+    changes = _changes(moves, partition, topic, cluster, stops or [unmoved], target)
     first = moves[0]
-    was_led_by_preferred = bool(first.replicas_before) and first.leader_before == first.replicas_before[0]
-    return [*changes, *_election(changes[-1], cluster, target)] if was_elected or was_led_by_preferred else changes
+    is_elected = was_elected or first.leader_before in (first.replicas_before or ())[:1]
+    elections = _election(changes[-1], cluster, target) if is_elected else []
+    changes = [*changes, *elections] if stops else elections
+    return changes or RollbackRejection(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.render())
 
 
 def _state_rejection(
@@ -214,7 +217,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - each supplies columns of the change
                 leader_before=leader,
                 leader_after=leader_after,
                 isr_before=isr,
-                isr_after=after,
+                isr_after=isr if after == replicas else after,
                 requires_live=[broker for broker in after if broker in cluster.eligible],
                 reason=_reason(replicas, after, cluster, wave if len(moves) > 1 else None, target),
             )
@@ -226,9 +229,9 @@ def _changes(  # noqa: PLR0913, PLR0917 - each supplies columns of the change
 
 def _election(last: Change, cluster: ClusterFacts, target: RollbackTarget) -> list[Change]:
     """Return the election of the preferred replica after the last step, none if it leads already or must not lead."""
-    replicas, leader = last.replicas_after, last.leader_after
+    replicas, leader, isr = last.replicas_after, last.leader_after, last.isr_after or ()
     preferred = replicas[0]
-    if preferred == leader or preferred not in cluster.eligible or preferred in cluster.drained:
+    if preferred == leader or preferred not in cluster.eligible or preferred in cluster.drained or preferred not in isr:
         return []
     election = replace(
         last,
@@ -239,7 +242,7 @@ def _election(last: Change, cluster: ClusterFacts, target: RollbackTarget) -> li
         removing_after=[],
         leader_before=leader,
         leader_after=preferred,
-        isr_before=replicas,
+        isr_before=isr,
         leader_epoch_before=None,
         requires_live=[preferred],
         reason=reasons.BACK_ELECTED.render(target=target.name, preferred=preferred),

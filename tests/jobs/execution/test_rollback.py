@@ -22,7 +22,7 @@ DONE, ERROR, USAGE, CHANGES, STALE, REFUSED, RUNNING = 0, 1, 2, 10, 21, 23, 25
 APPLY = ("--apply", "--max-wait", "0s")
 BEFORE = {0: [0, 1], 1: [0, 1, 2], 2: [0, 1]}
 AFTER = {0: [0, 1, 2], 1: [2, 1, 0], 2: [1, 2]}
-"""An addition, another order, and a move."""
+"""An addition, another order, and a move that leaves the former preferred replica, 0, without the leadership."""
 
 
 @pytest.fixture
@@ -80,10 +80,13 @@ def test_without_apply_the_plan_is_only_stored(
 
     assert (tree.dump(), controller.requests, warehouse.rows("commits")) == (before, [], commit_log)
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
-    assert changes(warehouse, summary["plan_id"]) == {(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE}
+    assert changes(warehouse, summary["plan_id"]) == {
+        **{(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE},
+        (1, 2): (BEFORE[2], BEFORE[2]),
+    }
     assert {name: summary[name] for name in ("status", "changes", "moves", "rejected", "rollback_of")} == {
         "status": "planned",
-        "changes": 3,
+        "changes": 4,
         "moves": 1,
         "rejected": 0,
         "rollback_of": plan.plan_id,
@@ -111,13 +114,14 @@ def test_commit_and_verify_finish_it(
 ) -> None:
     undoing = result(surveyor, tree)["plan_id"]
 
-    committed = surveyor.run("commit", undoing, "--zookeeper", tree.hosts, "--apply")
+    committed = surveyor.run("commit", undoing, "--zookeeper", tree.hosts, *APPLY)
     surveyor.run("verify", undoing, "--zookeeper", tree.hosts)
     meanwhile = surveyor.status(plan.plan_id)
     controller.finish(T, 2)
+    surveyor.run("commit", undoing, "--zookeeper", tree.hosts, "--apply")
     surveyor.run("verify", undoing, "--zookeeper", tree.hosts)
 
-    assert (committed.exit_code, meanwhile) == (DONE, PlanStatus.COMMITTED), committed.stderr
+    assert (committed.exit_code, meanwhile) == (RUNNING, PlanStatus.COMMITTED), committed.stderr
     assert {p: controller.assigned(T, p) for p in BEFORE} == {p: (BEFORE[p], [], []) for p in BEFORE}
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
     steps = [row for row in warehouse.rows("commits", ("plan_id", "=", plan.plan_id)) if row["partition"] is None]
@@ -133,6 +137,7 @@ def test_apply_commits_at_once_and_only_once(
     last = result(surveyor, tree, "--apply")
 
     assert controller.requests == [{(T, p): BEFORE[p] for p in BEFORE}]
+    assert tree.state(T, 2).leader == BEFORE[2][0]
     assert [summary["rolled_back"] for summary in (under_way, last)] == [False, True]
     assert (first["status"], first["applied"], under_way["changes"]) == ("partial", 3, 0)
     assert rejected(surveyor.warehouse, under_way["plan_id"])[2] == "REASSIGNMENT_IN_PROGRESS"
@@ -153,8 +158,8 @@ def test_stale_rows_decide_the_detailed_exit_code(
 
     assert (done.exit_code, summary["plan_id"]) == (STALE, back["plan_id"])
     assert {outcome: summary[outcome] for outcome in ("applied_now", "applied", "stale", "failed")} == {
-        "applied_now": 0,
-        "applied": 2,
+        "applied_now": 1,
+        "applied": 3,
         "stale": 1,
         "failed": 0,
     }
@@ -178,7 +183,7 @@ def test_what_another_plan_moved_stays(
     summary = result(surveyor, tree)
 
     planned = warehouse.rows("changes", ("plan_id", "=", summary["plan_id"]))
-    assert [(row["partition"], row["replicas_after"]) for row in planned] == [(2, BEFORE[2])]
+    assert [(row["partition"], row["replicas_after"]) for row in planned] == [(2, BEFORE[2])] * 2
     assert rejected(warehouse, summary["plan_id"]) == {0: "NOT_REQUESTED"}
 
 
@@ -226,6 +231,7 @@ def test_waves_are_reversed(
         (0, 0): ([1, 2], [2, 1]),
         (1, 2): ([1, 2], [0, 1]),
         (2, 0): ([2, 1], [0, 1]),
+        **{(3, p): ([0, 1], [0, 1]) for p in (0, 2)},
     }
 
 
@@ -255,8 +261,8 @@ def test_complete_part_of_a_cancelled_plan_goes_back(
 
     summary = result(surveyor, tree)
 
-    assert changes(warehouse, summary["plan_id"]).keys() == {(0, 0), (0, 1)}
-    assert rejected(warehouse, summary["plan_id"]) == {2: "ALREADY_ASSIGNED"}
+    assert changes(warehouse, summary["plan_id"]).keys() == {(0, 0), (0, 1), (1, 2)}
+    assert (tree.state(T, 2).leader, rejected(warehouse, summary["plan_id"])) == (1, {})
 
 
 def test_irreversible_partitions_are_rejected_and_the_rest_moved(
@@ -293,7 +299,7 @@ def test_back_to_another_snapshot(tree: KafkaTree, warehouse: Warehouse, surveyo
 
     summary = result(surveyor, tree, "--to-snapshot", str(snapshot))
 
-    assert changes(warehouse, summary["plan_id"]) == {(0, 0): (AFTER[0], [2, 0])}
+    assert changes(warehouse, summary["plan_id"]) == {(0, 0): (AFTER[0], [2, 0]), (1, 0): ([2, 0], [2, 0])}
     assert rejected(warehouse, summary["plan_id"]) == {1: "REASSIGNMENT_IN_PROGRESS", 2: "UNKNOWN_PARTITION"}
     assert (
         json.loads(warehouse.rows("plans", ("plan_id", "=", summary["plan_id"]))[0]["parameters"])["to_snapshot"]

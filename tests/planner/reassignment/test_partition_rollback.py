@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_fields
 from pyspark.sql import SparkSession
 
 from planner.reassignment.partition_rollback import (
@@ -128,7 +129,7 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
 def test_what_is_left_alone_and_why(
     columns: Row | None, of_topic: Row, replicas: list[int] | None, code: str, words: str
 ) -> None:
-    partition = None if columns is None else msgspec.structs.replace(partition_info([3, 2], 3, [3, 2]), **columns)
+    partition = None if columns is None else replace_fields(partition_info([3, 2], 3, [3, 2]), **columns)
 
     rejection = roll_back_partition(MOVE, partition, _topic(**of_topic), AROUND, RollbackTarget(replicas, "snapshot 3"))
 
@@ -156,26 +157,42 @@ def test_reason_tells_the_step_and_the_racks() -> None:
     assert back(THREE, [3, 4])[0].reason.startswith("back to snapshot 3, undoes wave 3: adds [2], removes [4]")
 
 
-# lists of the plan, formerly preferred -> leader before and after the election, None for none
-ELECTED: Final[list[tuple[list[int], list[int], int, tuple[int, int] | None]]] = [
-    ([2, 1], [1, 2], 2, (2, 1)),
-    ([3, 1], [1, 2], 3, None),  # 3 leaves, and Kafka elects 1, the first
-    ([2, 1], [1, 2], 1, None),
-    ([2, 9], [9, 2], 2, None),  # not live
-    ([2, 5], [5, 2], 2, None),  # drained
+# replicas and leader before, and now; whether the plan elected -> leader before and after the election, None for none
+ELECTED: Final[list[tuple[list[int], int, list[int], int, bool, tuple[int, int] | None]]] = [
+    ([1, 2], 1, [2, 1], 2, False, (2, 1)),
+    ([1, 2], 2, [2, 1], 2, False, None),  # 1 did not lead before
+    ([1, 2], 2, [2, 1], 2, True, (2, 1)),
+    ([1, 2], 1, [3, 1], 3, True, None),  # 3 leaves, and Kafka elects 1, the first
+    ([1, 2], 1, [2, 1], 1, True, None),
+    ([9, 2], 9, [2, 9], 2, True, None),  # not live
+    ([5, 2], 5, [2, 5], 2, True, None),  # drained
+    ([1, 2], 1, [1, 2], 2, False, (2, 1)),  # the moves are complete, the election is not
+    ([1, 2], 2, [1, 2], 2, False, None),
 ]
 
 
-def test_the_former_leader_is_elected_again() -> None:
-    for now, then, leader, expected in ELECTED:
-        partition = partition_info(now, leader, now)
-        arguments = (way(then, now), partition, _topic(), AROUND, START)
-        steps: Any = roll_back_partition(*arguments, was_elected=True)
-        elections = [row for row in with_waves_numbered(steps) if row.action == Action.ELECT_PREFERRED]
-        found = [(row.wave, row.leader_before, row.leader_after, row.replicas_before) for row in elections]
-        assert found == ([(1, *expected, then)] if expected else [])
-        without: Any = roll_back_partition(*arguments)
-        assert Action.ELECT_PREFERRED not in {row.action for row in without}
+@pytest.mark.parametrize(("then", "led_by", "now", "leader", "was_elected", "expected"), ELECTED)
+def test_the_former_leader_is_elected_again(  # noqa: PLR0913 - a table
+    *, then: list[int], led_by: int, now: list[int], leader: int, was_elected: bool, expected: tuple[int, int] | None
+) -> None:
+    moves = [replace_fields(row, leader_before=led_by) for row in way(then, [2, 1] if now == then else now)]
+
+    steps = roll_back_partition(
+        moves, partition_info(now, leader, now), _topic(), AROUND, START, was_elected=was_elected
+    )
+
+    changes = [] if isinstance(steps, RollbackRejection) else with_waves_numbered(steps)
+    elections = [row for row in changes if row.action == Action.ELECT_PREFERRED]
+    found = [(row.wave, row.leader_before, row.leader_after, row.replicas_before) for row in elections]
+    assert found == ([(0 if now == then else 1, *expected, then)] if expected else [])
+
+
+def test_only_a_replica_in_sync_is_elected_again() -> None:
+    moves = [replace_fields(row, leader_before=1) for row in way([1, 2], [2, 1])]
+
+    steps = roll_back_partition(moves, partition_info([1, 2], 2, [2]), _topic(), AROUND, START)
+
+    assert isinstance(steps, RollbackRejection)
 
 
 def test_more_in_one_rack_is_said() -> None:

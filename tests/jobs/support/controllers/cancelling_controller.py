@@ -4,7 +4,7 @@ Written from KIP-455 independently, so that it shares no code with what is teste
 runs until the test calls `finish`; the response or the whole caller can be lost, before or after the request is done.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +49,11 @@ class CancellingController:
         if error is not None:
             raise error
         return codes
+
+    def elect_preferred(self, keys: Sequence[Key]) -> dict[Key, int]:
+        for key in keys:
+            self.put_state(*key, self.assigned(*key)[0][0], self.tree.state(*key).isr)
+        return dict.fromkeys(keys, 0)
 
     def reassignments(self) -> dict[Key, list[int]]:
         """The target of each moving partition."""
