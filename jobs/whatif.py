@@ -28,7 +28,7 @@ def whatif(
         typer.Option(
             metavar="BROKERS",
             help="Brokers, as 3 or 3,4, to be restarted at once: exits with 0 if that is safe now, with 23 if it is "
-            "not, with 22 if that is unknown.",
+            "not, with 22 if that is unknown, with 2 for an unknown broker.",
         ),
     ] = None,
     restart_order: Annotated[

@@ -54,6 +54,8 @@ class RestartSafety:
     """None for the state of now."""
     controller_id: int | None
     brokers: Sequence[RestartedBroker]
+    unknown: Sequence[int]
+    """Those of the brokers that are not registered and that no partition names."""
     under_replicated: int
     partitions: int
     """Partitions with a replica on the brokers."""
@@ -91,7 +93,7 @@ def restart_result(settings: Settings, safety: RestartSafety, limit: int | None)
     if safety.quorum is not None and safety.loses_quorum:
         lines.insert(-1, f"unsafe: {_lost_quorum(safety.quorum)}")
     steps = [*_suggestions(settings, safety)]
-    code = EXIT_CODES[safety.verdict]
+    code = ExitCode.USAGE if safety.unknown else EXIT_CODES[safety.verdict]
     return CommandResult(_json(safety), *lines, steps=steps, warnings=safety.warnings, exit_code=code)
 
 

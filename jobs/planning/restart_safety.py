@@ -51,6 +51,7 @@ def restart_safety(settings: Settings, restart: str, margin: int, snapshot: int 
         snapshot_id=snapshot,
         controller_id=facts.view.controller_id,
         brokers=[*_brokers(facts, restarting)],
+        unknown=[broker for broker in _unregistered(facts, restarting) if not _concerned(facts.view, [broker]).any()],
         under_replicated=_under_replicated(facts.view),
         partitions=_count(stored, "replicas", restarting),
         leaders=_count(stored, "leader", restarting),
@@ -122,16 +123,19 @@ def _rows_of_snapshot(
 
 def _unread(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[str]:
     """Yield the facts about the cluster without which no restart counts as safe."""
-    view, registered, controllers = facts.view, facts.understood, facts.controllers
     if facts.snapshot is not None:
         yield (
             f"snapshot {facts.snapshot.snapshot_id} may differ from the cluster now, as it is "
             f"{format_age(facts.snapshot.taken_at)} old; omit --snapshot to read the cluster"
         )
-    for broker in restarting:
-        if broker not in registered and broker not in controllers:
-            yield f"broker {broker} is not registered: it is down, or no broker has this id"
-    yield from unread_of_cluster(view)
+    for broker in _unregistered(facts, restarting):
+        yield f"broker {broker} is not registered: it is down, or no broker has this id"
+    yield from unread_of_cluster(facts.view)
+
+
+def _unregistered(facts: RestartFacts, restarting: Iterable[int]) -> list[int]:
+    registered, controllers = facts.understood, facts.controllers
+    return [broker for broker in restarting if broker not in registered and broker not in controllers]
 
 
 def _uncertain_voters(quorum: QuorumAfterRestart | None) -> Iterator[str]:

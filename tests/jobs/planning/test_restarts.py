@@ -16,7 +16,7 @@ from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, TOPIC_ID, KafkaTree, registration, state_path
 
 RACKS = {0: "a", 1: "a", 2: "b", 3: "c"}
-SAFE, UNKNOWN, UNSAFE = 0, 22, 23
+SAFE, USAGE, UNKNOWN, UNSAFE = 0, 2, 22, 23
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ CASES: list[tuple[str, Callable[[KafkaTree], object], str, list[str], int, list[
     ("a topic that is unread", unread_partitions, "0", [], UNKNOWN, []),
     ("no controller", lambda tree: tree.client.delete("/controller"), "0", [], UNKNOWN, []),
     ("a broker that is down", lambda tree: tree.unregister(1), "1", [], UNSAFE, ["offline"]),
-    ("no such broker", nothing, "7", [], UNKNOWN, []),
+    ("no such broker", nothing, "7", [], USAGE, []),
     ("deleted", lambda tree: tree.write("/admin/delete_topics/orders", b""), "2,3", [], SAFE, []),
     (
         "to one target",
@@ -117,7 +117,7 @@ def test_verdicts(tree: KafkaTree, surveyor: Surveyor, case: Case) -> None:
     ran = surveyor("whatif", "--restart", restart, *options, "--json")
     result = ran.json
     assert (ran.code, [row["effect"] for row in result["rows"]]) == (code, effects), ran.stdout
-    assert result["verdict"] == {SAFE: "safe", UNKNOWN: "unknown", UNSAFE: "unsafe"}[code]
+    assert result["verdict"] == {SAFE: "safe", UNKNOWN: "unknown", USAGE: "unknown", UNSAFE: "unsafe"}[code]
     assert bool(result["rows"] or result["unread"]) == (code != SAFE)
     assert tree.dump() == before
     assert not surveyor.folder.exists()
