@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -30,10 +31,11 @@ from jobs.planning.topics.new_partition_placement import (
     racks_parameter,
 )
 from jobs.planning.topics.new_topics import NewTopic, not_alive_fault, topic_name_faults
+from jobs.repositories.snapshots import rows_as_of
 from planner.topics.creation import creation_changes
 from schemas.enums import PlanKind
 from schemas.operation_data import CreatedTopic
-from schemas.rows import Broker, Row, Snapshot
+from schemas.rows import Broker, Partition, Row, Snapshot, Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,8 @@ class AssignRequest:
 
     def plan(self, tables: PlanningTables) -> PlanDraft:
         """Plan the topics on a snapshot."""
+        if self._is_done(tables):
+            return PlanDraft(PlanKind.ASSIGN, {"exist": self._names}, changes=None)
         registered = tables.live_brokers()
         live = sorted(row.broker_id for row in registered if row.understood)
         if not live:
@@ -75,6 +79,18 @@ class AssignRequest:
     @property
     def _names(self) -> list[str]:
         return [topic.name for topic in self.topics]
+
+    def _is_done(self, tables: PlanningTables) -> bool:
+        """Return whether all topics exist as they are requested."""
+        of_topics = tables.warehouse, tables.snapshot
+        rows = {row.topic: row for row in rows_as_of(*of_topics, Topic, ("topic", "in", self._names))}
+        if not rows or rows.keys() != {*self._names}:
+            return False
+        partitions = rows_as_of(*of_topics, Partition, ("topic", "in", self._names))
+        replicas: dict[str, list[list[int]]] = {name: [] for name in rows}
+        for row in sorted(partitions, key=attrgetter("partition")):
+            replicas[row.topic].append(row.replicas or [])
+        return all(topic.is_like(rows[topic.name], replicas[topic.name]) for topic in self.topics)
 
     @property
     def _by_rule(self) -> list[NewTopic]:

@@ -52,6 +52,10 @@ class ExpandRequest:
         topic = find_topic(tables, self.topic)
         _refuse_unsettled(tables, topic)
         existing = len(topic.partitions)
+        now = [row.replicas for row in topic.partitions]
+        if self.partitions == existing and (self.by_hand is None or self.by_hand == now[-len(self.by_hand) :]):
+            parameters = {"topic": self.topic, "existing": existing, "partitions": self.partitions}
+            return PlanDraft(PlanKind.EXPAND, parameters, changes=None)
         if self.partitions <= existing:
             raise RefusedError(
                 f"topic {self.topic} has {pluralise(existing, 'partition')}: --partitions "

@@ -16,6 +16,7 @@ from jobs.runtime.input_files import assignment_faults, read_new_topics
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.enums import METADATA_TOPIC
 from schemas.internal_topics import unmet_configs
+from schemas.rows import Topic
 from schemas.text import join_ids
 from schemas.topic_configs import conflicts
 from schemas.znode_codecs import Assignment, encode_assignment, metric_name
@@ -45,6 +46,14 @@ class NewTopic:
             return None
         options = " ".join(f"--config {name}={value}" for name, value in unmet.items())
         return f"its owner creates it with other configs and loses records without them, add {options}"
+
+    def is_like(self, topic: Topic, replicas: list[list[int]]) -> bool:
+        """Return whether an existing topic with these replicas has the requested sizes or replicas, and configs."""
+        if topic.deletion_requested or not self.configs.items() <= (topic.config or {}).items():
+            return False
+        if self.by_hand is not None:
+            return replicas == self.by_hand
+        return [*map(len, replicas)] == [self.replication_factor] * (self.partitions or 0)
 
     def meaning_faults(self, *, in_file: bool, unknown_allowed: bool) -> Iterator[str]:
         """Yield contradictions of the request, in the terms of a file or of the command line."""

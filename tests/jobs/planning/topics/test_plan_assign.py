@@ -11,7 +11,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.input_files import input_file
-from tests.jobs.support.rows.warehouse_rows import Cluster, broker, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -19,11 +19,12 @@ TopicRequest = dict[str, Any]
 
 
 def _surveyor(folder: Path, racks: str = "") -> Surveyor:
-    """Brokers 0 to 3, in these racks; topics orders and a.b exist."""
+    """Brokers 0 to 3, in these racks; topics orders and a.b, which have no partitions, and done exist."""
     cluster = Cluster(Warehouse(str(folder), "default"))
     named = dict(enumerate(racks))
     cluster.brokers = [broker(number, 100 + number, rack=named.get(number)) for number in (3, 1, 0, 2)]
-    cluster.topics = [topic("orders"), topic("a.b")]
+    cluster.topics = [topic("orders"), topic("a.b"), topic("done", config={"retention.ms": "1"})]
+    cluster.partitions = {("done", 0): partition([0, 1]), ("done", 1): partition([1, 2])}
     cluster.snapshot()
     return Surveyor("", folder)
 
@@ -106,6 +107,25 @@ def test_topics_spread_over_racks(tmp_path: Path) -> None:
 
     pairs = [{replica // 2 for replica in replicas} for listed in placed.values() for replicas in listed]
     assert pairs == [{0, 1}] * 11
+
+
+DONE: Final[list[tuple[list[TopicRequest], int]]] = [
+    ([_sized("done", 2, 2)], 0),
+    ([_sized("done", 2, 2, config={"retention.ms": "1"})], 0),
+    ([{"topic": "done", "replica_assignment": [[0, 1], [1, 2]]}], 0),
+    ([{"topic": "done", "replica_assignment": [[0, 1], [2, 1]]}], 23),
+    ([_sized("done", 2, 2, config={"retention.ms": "2"})], 23),
+    ([_sized("done", 3, 2)], 23),
+    ([_sized("done", 2, 2), _sized("t")], 23),
+]
+
+
+@pytest.mark.parametrize(("topics", "code"), DONE)
+def test_only_a_topic_that_exists_as_requested_is_nothing_to_do(
+    surveyor: Surveyor, tmp_path: Path, topics: list[TopicRequest], code: int
+) -> None:
+    ran = surveyor("plan", "assign", "--topics-json-file", input_file(tmp_path, topics))
+    assert (ran.code, "nothing is due" in ran.stdout, "done exists" in ran.stderr) == (code, not code, bool(code))
 
 
 SPOKEN: Final = [

@@ -97,6 +97,11 @@ def test_partitions_are_added_by_kafkas_rule(
     assert planned == (replicas, [("expand_topic", name, data)])
 
 
+@pytest.mark.parametrize("more", [(), ("--replica-assignment", "2:3:0:1")])
+def test_expanding_to_the_present_number_is_nothing_to_do(surveyor: Surveyor, more: tuple[str, ...]) -> None:
+    assert _planned(surveyor, "expand", "--topic", "all", "--partitions", "1", *more) == ([], [])
+
+
 SET: Final[list[tuple[tuple[str, ...], dict[str, str | None] | None, list[str]]]] = [
     (
         ("--set", "retention.ms=1", "--delete", "min.insync.replicas"),
@@ -211,7 +216,7 @@ UNFIT: Final[list[tuple[str, tuple[str, ...], str]]] = [
 ]
 
 REFUSED: Final = [
-    (("expand", "--topic", "all", "--partitions", "1"), 23, "has 1 partition: --partitions 1 adds none"),
+    (("expand", "--topic", "all", "--partitions", "1", "--replica-assignment", "0"), 23, "--partitions 1 adds none"),
     (("expand", "--topic", "nope", "--partitions", "3"), 23, "no topic nope in snapshot 1"),
     (("expand", "--topic", "queued", "--partitions", "3"), 23, "queued for deletion"),
     (("expand", "--topic", "opaque", "--partitions", "3"), 23, "not understood"),
