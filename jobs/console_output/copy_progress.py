@@ -55,14 +55,21 @@ def copy_figures(copying: CopyProgress) -> CopyFigures:
 def copying_json(figures: CopyFigures) -> Result:
     """Return the JSON result: totals, then brokers, then partitions."""
     return {
-        **asdict(figures.total),
+        **_rate_json(figures.total),
         "measured_seconds": figures.measured_seconds,
         "silent": [{"broker_id": broker, "reason": reason} for broker, reason in figures.silent.items()],
-        "brokers": [{"broker_id": broker, **asdict(rate)} for broker, rate in figures.brokers.items()],
+        "brokers": [{"broker_id": broker, **_rate_json(rate)} for broker, rate in figures.brokers.items()],
         "partitions": [
-            {"topic": topic, "partition": partition, **asdict(rate)} for (topic, partition), rate in figures.partitions
+            {"topic": topic, "partition": partition, **_rate_json(rate)}
+            for (topic, partition), rate in figures.partitions
         ],
     }
+
+
+def _rate_json(rate: CopyRate) -> Result:
+    """Return the fields of a rate; the bytes are null if they are not known of any replica."""
+    unknown = {"bytes_done": None, "bytes_total": None} if 0 < rate.replicas == rate.unknown else {}
+    return asdict(rate) | unknown
 
 
 def _by_partition(before: CopyReading | None, now: CopyReading, seconds: float) -> list[tuple[Key, CopyRate]]:

@@ -21,9 +21,7 @@ from jobs.console_output.plan_text import (
     deletion_warnings,
     evidence_line,
     kind_lines,
-    operation_sign,
     rejection_line,
-    shown_data,
     summarise,
     warnings,
 )
@@ -186,7 +184,7 @@ class PlanSelection:
         if self.only.flags:
             only = " ".join(self.only.flags)
             yield f"  {only}: {plan_size(len(changes), len(operations))}, {len(rejections)} rejected"
-        yield from self._cut(settings, operations, "operations", Operation, _operation_line)
+        yield from self._cut(settings, operations, "operations", Operation, change_line)
         yield from self._change_lines(settings, changes)
         yield from self._rejection_lines(settings, rejections)
         evidence = self.evidence()
@@ -271,10 +269,6 @@ def with_warnings(changes: StoredRows, *, moves_replicas: bool) -> Bools:
     if moves_replicas:
         few |= changes.gains("replicas_after", "requires_live")
     return changes.with_same_key(few, "topic", "partition") if few.any() else few
-
-
-def _operation_line(row: Operation) -> str:
-    return f"{operation_sign(row.kind)} {row.kind} {row.topic} {shown_data(row.kind, row.data)}"
 
 
 _TWO_EFFECTS: Final = {

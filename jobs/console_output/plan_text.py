@@ -16,7 +16,7 @@ from jobs.runtime.review import warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, OperationKind, RejectionCode
-from schemas.operation_data import AlteredConfig
+from schemas.operation_data import AlteredConfig, CheckedConfig
 from schemas.plan import Plan
 from schemas.rows import (
     CandidateEvidence,
@@ -111,7 +111,8 @@ _SIGN_BY_OPERATION: Final[Mapping[str, Sign]] = {
 def change_line(change: ChangeSummary | Operation) -> str:
     """Format a change with its sign, values before and after, and reason; or an operation."""
     if isinstance(change, Operation):
-        return f"{operation_sign(change.kind)} {change.topic}  {change.action} {shown_data(change.kind, change.data)}"
+        words = _data_words(change.kind, json.loads(change.data or "{}"))
+        return "  ".join([f"{operation_sign(change.kind)} {change.kind} {change.topic}", *words])
     sign = Sign.ADDED if change.replicas_before is None else Sign.CHANGED
     moved = (
         _moved("replicas", change.replicas_before, change.replicas_after),
@@ -119,6 +120,23 @@ def change_line(change: ChangeSummary | Operation) -> str:
         None if _is_in_sync(change) else _moved("isr", change.isr_before, change.isr_after),
     )
     return "  ".join([f"{sign} {change.name}", *filter(None, moved), change.reason])
+
+
+def _data_words(kind: str, data: Mapping[str, Any]) -> Iterator[str]:
+    """Return an operation's data in words, without what other lines of a review contain.
+
+    >>> list(_data_words("alter_config", {"before": {"a": None, "b": "1"}, "after": {"a": "2", "b": None}}))
+    ['a not set→2', 'b 1→not set']
+    >>> list(_data_words("expand_topic", {"existing": 1, "partitions": 3, "topic_id": "x"}))
+    ['existing 1', 'partitions 3']
+    """
+    if kind == OperationKind.ALTER_CONFIG:
+        for name, value in data.get("after", {}).items():
+            before, after = ("not set" if text is None else format_cell(text) for text in (data["before"][name], value))
+            yield f"{name} {before}→{after}"
+    else:
+        left_out = {"topic_id", *CheckedConfig.__struct_fields__}
+        yield from (f"{name} {format_cell(value)}" for name, value in data.items() if value and name not in left_out)
 
 
 def _is_in_sync(change: ChangeSummary) -> bool:
@@ -169,9 +187,9 @@ def deletion_line(deleted: DeletionImpact) -> str:
     >>> deletion_line(DeletionImpact(topic="a", partitions=6, replicas=18, bytes=2048,
     ...     sizes_at=datetime(2026, 11, 21, 12), records=1_200))
     'topic a would be deleted with 6 partitions, 1,200 records and 2.0 KiB (18 replicas, as of 2026-11-21 12:00:00)'
-    >>> deletion_line(DeletionImpact(topic="a", partitions=None, replicas=0, bytes=None, sizes_at=None))
+    >>> deletion_line(DeletionImpact(topic="a", partitions=None, replicas=None, bytes=None, sizes_at=None))
     'topic a would be deleted; how many partitions, records and bytes is unknown'
-    >>> deletion_line(DeletionImpact(topic="a", partitions=1, replicas=0, bytes=None, sizes_at=None))
+    >>> deletion_line(DeletionImpact(topic="a", partitions=1, replicas=None, bytes=None, sizes_at=None))
     'topic a would be deleted with 1 partition; how many records and bytes is unknown'
     """
     losses = []
@@ -181,7 +199,7 @@ def deletion_line(deleted: DeletionImpact) -> str:
         losses.append(f"{deleted.records:,} records")
     if deleted.bytes is not None:
         losses.append(
-            f"{format_bytes(deleted.bytes)} ({pluralise(deleted.replicas, 'replica')}, "
+            f"{format_bytes(deleted.bytes)} ({pluralise(deleted.replicas or 0, 'replica')}, "
             f"as of {format_cell(deleted.sizes_at)})"
         )
     unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
@@ -271,7 +289,7 @@ def warnings(
             shown_names = names if everything else names[:LINES_SHOWN]
             more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
             yield f"{pluralise(len(names), 'partition', one, several)} {subject}: {', '.join(shown_names)}{more}"
-    yield from config_warnings(changes, operations)
+    yield from operation_warnings(changes, operations)
 
 
 def _keeps_dead(change: ChangeSummary) -> bool:
@@ -295,8 +313,8 @@ def _moved(name: str, before: object, after: object) -> str | None:
     return f"{name} {format_cell(after)}" if before is None else f"{name} {format_cell(before)}→{format_cell(after)}"
 
 
-def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Operation]) -> Iterator[str]:
-    """Return warnings of topic configs that a plan sets."""
+def operation_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Operation]) -> Iterator[str]:
+    """Return warnings of topic configs that a plan sets, and of partitions that it adds."""
     factors: dict[str, int] = {}
     for change in changes:
         factors[change.topic] = min(factors.get(change.topic, 2**31), len(change.replicas_after))
@@ -308,3 +326,5 @@ def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Opera
             yield f"topic {topic}: {name} exists since Kafka {version}; older brokers ignore it"
         for name in data.unknown:
             yield f"topic {topic}: {name} is unknown, and its value was not checked"
+        if operation.kind == OperationKind.EXPAND_TOPIC:
+            yield f"topic {topic}: records of a key may go to another partition afterwards"

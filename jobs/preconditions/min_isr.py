@@ -4,7 +4,7 @@ all.
 If fewer replicas are in sync, producers with acks=all get only errors until a replica returns. For reassignments the
 length of the new replica list counts, even if the list was as short before: the lint refuses only what the plan makes
 worse. `minimum` has min.insync.replicas by topic in the snapshot that the changes were planned on. Topics that a plan
-creates are not in the snapshot; their configs have separate warnings (`jobs.console_output.plan_text.config_warnings`).
+creates are not in the snapshot; their configs have separate warnings (`operation_warnings`).
 """
 
 from collections.abc import Mapping, Sequence

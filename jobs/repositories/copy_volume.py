@@ -79,7 +79,13 @@ class Volume:
         """Return the fields of the JSON output; null if no size or no rate is known."""
         seconds = [wave.seconds(rate) if rate and self.is_known else None for wave in self.waves]
         waves = [
-            {name: getattr(wave, name) for name in ("wave", "replicas", "bytes", "unknown")} | {"seconds": time}
+            {
+                "wave": wave.wave,
+                "replicas": wave.replicas,
+                "bytes": wave.bytes if wave.unknown < wave.replicas else None,
+                "unknown": wave.unknown,
+                "seconds": time,
+            }
             for wave, time in zip(self.waves, seconds, strict=True)
         ]
         return {

@@ -26,8 +26,8 @@ class DeletionImpact:
     topic: str
     partitions: int | None
     """Number of partitions in the plan's snapshot; None if that snapshot was dropped."""
-    replicas: int
-    """Number of replicas whose bytes `surveyor sizes` has measured."""
+    replicas: int | None
+    """Number of replicas whose bytes `surveyor sizes` has measured; None if it has measured none."""
     bytes: int | None
     """Total bytes of these replicas."""
     sizes_at: datetime | None
@@ -67,7 +67,7 @@ def loss_warnings(warehouse: Warehouse, plan: PlanRecord, operations: Sequence[O
             size = (
                 None
                 if topic.bytes is None
-                else f"{format_bytes(topic.bytes)} in {pluralise(topic.replicas, 'replica')}"
+                else f"{format_bytes(topic.bytes)} in {pluralise(topic.replicas or 0, 'replica')}"
             )
             known = ", ".join(filter(None, (count, size)))
             yield from (f"topic {topic.topic}{f' ({known})' if known else ''}: {loss}" for loss in losses)
@@ -87,7 +87,7 @@ def _deleted(warehouse: Warehouse, topic: str, partitions: int | None, records: 
     return DeletionImpact(
         topic=topic,
         partitions=partitions,
-        replicas=len(logs),
+        replicas=len(logs) or None,
         bytes=sum(size for size, _ in logs) if logs else None,
         sizes_at=min((taken_at for _, taken_at in logs), default=None),
         records=records,

@@ -20,8 +20,16 @@ from jobs.console_output.plan_text import change_line, warnings
 from jobs.core.status_line import colored
 from jobs.repositories.plans.repository import find_plan
 from schemas.enums import Action, PlanKind, RejectionCode
-from schemas.operation_data import AlteredConfig
-from schemas.rows import ChangeSummary, Operation, Row
+from schemas.operation_data import (
+    AlteredConfig,
+    CreatedTopic,
+    DeletedReplicas,
+    DeletedTopic,
+    ExpandedTopic,
+    OperationData,
+    WithdrawnDeletion,
+)
+from schemas.rows import ChangeSummary, Row
 from schemas.tables import CHANGES
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import plan_record
@@ -275,11 +283,20 @@ def test_a_change_in_a_line() -> None:
     assert change_line(change) == "~ orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is not live"
 
 
-@pytest.mark.parametrize(
-    ("kind", "sign"), [("create_topic", "+"), ("expand_topic", "+"), ("delete_topic", "-"), ("alter_config", "~")]
-)
-def test_an_operation_in_a_line(kind: str, sign: str) -> None:
-    assert change_line(Operation(sequence=0, kind=kind, topic="t", data="{}")) == f"{sign} t  {kind} {{}}"
+OPERATIONS: Final = [
+    (CreatedTopic(topic_id="x", config={}), "+ create_topic t"),
+    (CreatedTopic(topic_id="x", config={"a": "1"}, unknown=["a"]), "+ create_topic t  config a=1"),
+    (ExpandedTopic(topic_id="x", existing=1, partitions=3), "+ expand_topic t  existing 1  partitions 3"),
+    (DeletedTopic(topic_id="x"), "- delete_topic t"),
+    (DeletedReplicas(topic_id="x", replicas={0: [1, 2]}), "- delete_replicas t  replicas 0=[1,2]"),
+    (AlteredConfig(topic_id="x", before={"a": None}, after={"a": "1"}, losses=["b"]), "~ alter_config t  a not set→1"),
+    (WithdrawnDeletion(reason="no such topic", exists=False), "~ withdraw_deletion t  reason no such topic"),
+]
+
+
+@pytest.mark.parametrize(("data", "line"), OPERATIONS)
+def test_an_operation_in_a_line(data: OperationData, line: str) -> None:
+    assert change_line(data.operation("t")) == line
 
 
 @pytest.mark.parametrize(
