@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from jobs.core.units import format_bytes, format_duration
@@ -30,6 +30,8 @@ class CopyProgress:
     previous: CopyReading | None
     seconds: float
     silent: Mapping[int, str]
+    limits: Mapping[int, int] = field(default_factory=dict)
+    """The rate of the throttle on each receiving broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class CopyFigures:
 def copy_figures(copying: CopyProgress) -> CopyFigures:
     """Compute what was copied between two readings."""
     before, now, seconds = copying.previous, copying.current, copying.seconds
-    brokers = by_broker(before, now, seconds)
+    brokers = by_broker(before, now, seconds, copying.limits)
     total = replace(copy_rate_of(before, now, seconds), seconds_left=slowest(brokers.values()))
     silent = dict(sorted(copying.silent.items()))
     return CopyFigures(total, round(seconds, 3), silent, brokers, _by_partition(before, now, seconds))
@@ -121,11 +123,7 @@ def _format_rate(rate: CopyRate, *, estimate: bool) -> str:
     >>> _format_rate(replace(rate, unknown=2, lag=None), estimate=False)
     'bytes unknown, lag unknown'
     """
-    done, total = rate.bytes_done, rate.bytes_total
-    parts = [f"{format_bytes(done)} of {format_bytes(total)} ({_percent(done, total)} %)"]
-    if rate.unknown:
-        some = f"bytes of {rate.unknown} of them unknown"
-        parts = ["bytes unknown"] if rate.unknown == rate.replicas else [*parts, some]
+    parts = [bytes_text(rate)]
     parts.append("lag unknown" if rate.lag is None else f"at most {rate.lag} offsets behind")
     if estimate:
         per_second, left = rate.bytes_per_second, rate.seconds_left
@@ -134,6 +132,15 @@ def _format_rate(rate: CopyRate, *, estimate: bool) -> str:
             "time left unknown" if left is None else f"about {format_duration(left)} left" if left else "all there"
         )
     return ", ".join(parts)
+
+
+def bytes_text(rate: CopyRate) -> str:
+    """Format the bytes copied and in total."""
+    if 0 < rate.unknown == rate.replicas:
+        return "bytes unknown"
+    done, total = rate.bytes_done, rate.bytes_total
+    some = f", bytes of {rate.unknown} of them unknown" if rate.unknown else ""
+    return f"{format_bytes(done)} of {format_bytes(total)} ({_percent(done, total)} %){some}"
 
 
 def _percent(done: int, total: int) -> int:

@@ -21,6 +21,7 @@ from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.enums import Action
 from schemas.rows import Change, Key, Row, ThrottledConfig
 from schemas.text import broker_list, pluralise
+from schemas.topic_configs import FOLLOWER_RATE
 
 _RESIZE = "`surveyor sizes` finds out how many bytes that are"
 
@@ -59,9 +60,9 @@ class CopyThrottle:
 
 
 def throttles_of_moves(
-    reader: ClusterReader, changes: Iterable[Change], rows: Iterable[ThrottledConfig], own_plan: str
+    reader: ClusterReader, changes: Iterable[Change], rows: Iterable[ThrottledConfig]
 ) -> list[CopyThrottle]:
-    """Return the throttles of other plans and tools that limit these reassignments.
+    """Return the throttles of plans and tools that limit these reassignments.
 
     `rows` are the throttles of all plans. Brokers that do not report their configs are left out.
     """
@@ -83,8 +84,15 @@ def throttles_of_moves(
     return [
         CopyThrottle(plan_id=plan_id, limits=limits_set, copies=volume_rows(moves[key] for key in keys))
         for plan_id, (limits_set, keys) in _by_setter(limits, rows).items()
-        if plan_id != own_plan
     ]
+
+
+def receiving_rates(throttles: Iterable[CopyThrottle]) -> dict[int, int]:
+    """Return the lowest rate at which each broker may receive copies."""
+    rates: dict[int, int] = {}
+    for limit in (limit for throttle in throttles for limit in throttle.limits if limit.name == FOLLOWER_RATE):
+        rates[limit.broker] = min(limit.rate, rates.get(limit.broker, limit.rate))
+    return rates
 
 
 def count_limited(view: ClusterView, under_replicated: pa.Table) -> int:

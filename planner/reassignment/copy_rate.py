@@ -5,7 +5,8 @@ each receiving replica held at two moments, and the seconds between. Out: a `Cop
 
 The time left assumes that the remaining bytes keep shrinking at the rate between the readings, including new writes. If
 they did not shrink, the time left is unknown. Throttles and fetchers work per broker, so the slowest broker determines
-the total.
+the total. A measured rate may exceed the throttle, which averages over seconds. The time left is at least what the
+throttle allows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,13 +74,17 @@ class CopyRate:
     seconds_left: float | None
 
 
-def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -> CopyRate:
+def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float, limit: int | None = None) -> CopyRate:
     """Compute the copy rate of some replicas; `before` may be None or lack some of them.
+
+    `limit` is the rate of their throttle in bytes a second.
 
     >>> was, becomes = (ReplicaCopy(held=held, whole=100, lag=9, in_sync=False) for held in (20, 40))
     >>> rate = copy_rate_of({("t", 0, 1): was}, {("t", 0, 1): becomes}, 2.0)
     >>> rate.bytes_done, rate.bytes_total, rate.bytes_per_second, rate.seconds_left
     (40, 100, 10.0, 6.0)
+    >>> copy_rate_of({("t", 0, 1): was}, {("t", 0, 1): becomes}, 2.0, limit=5).seconds_left
+    12.0
     """
     known = {key: copy for key, copy in now.items() if copy.known}
     lags = [copy.lag for copy in now.values() if copy.lag is not None]
@@ -94,7 +99,7 @@ def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -
         bytes_total=sum(copy.total for copy in known.values()),
         lag=max(lags) if lags else None,
         bytes_per_second=rate,
-        seconds_left=_seconds_left(bytes_left, shrunk, seconds, unknown=unknown),
+        seconds_left=_seconds_left(bytes_left, shrunk, seconds, limit, unknown=unknown),
     )
 
 
@@ -105,18 +110,24 @@ def _difference(before: CopyReading, now: CopyReading) -> tuple[int, int]:
     return arrived, sum(before.left - copy.left for before, copy in both)
 
 
-def _seconds_left(left: int, shrunk: int, seconds: float, *, unknown: int) -> float | None:
+def _seconds_left(left: int, shrunk: int, seconds: float, limit: int | None, *, unknown: int) -> float | None:
     if unknown:
         return None
     if left == 0:
         return 0.0
-    return left * seconds / shrunk if shrunk > 0 and seconds > 0 else None
+    if shrunk <= 0 or seconds <= 0:
+        return None
+    return max(left * seconds / shrunk, left / limit if limit else 0.0)
 
 
-def by_broker(before: CopyReading | None, now: CopyReading, seconds: float) -> dict[int, CopyRate]:
-    """Return the copy rate of each receiving broker."""
+def by_broker(
+    before: CopyReading | None, now: CopyReading, seconds: float, limits: Mapping[int, int]
+) -> dict[int, CopyRate]:
+    """Return the copy rate of each receiving broker; `limits` are the rates of their throttles."""
     return {
-        broker: copy_rate_of(None if before is None else _of(before, broker), _of(now, broker), seconds)
+        broker: copy_rate_of(
+            None if before is None else _of(before, broker), _of(now, broker), seconds, limits.get(broker)
+        )
         for broker in sorted({broker for _, _, broker in now})
     }
 

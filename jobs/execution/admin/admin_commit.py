@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
@@ -40,6 +41,7 @@ from jobs.execution.admin.throttles import (
     set_throttle,
     throttle_rows,
 )
+from jobs.execution.copy_measurement import copied_text
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.planned_registrations import PlannedRegistrations
 from jobs.preconditions.running_reassignments import classify, reassignments_of
@@ -192,7 +194,8 @@ class AdminCommit:
             return
         with self.cluster.reading() as reader:
             self._report_foreign_throttles(reader, waited)
-            complete = wait_complete(reader, self.commit_log, waited, self.on_poll)
+            measured = partial(copied_text, self.cluster, self.settings, waited)
+            complete = wait_complete(reader, self.commit_log, waited, self.on_poll, measured)
         self._ended.update(move.place for move in waited)
         waves = join_ids(sorted({move.wave for move in waited}))
         log(f"  complete: {complete} of {len(waited)} reassignments of wave {waves}")

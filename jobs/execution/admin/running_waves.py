@@ -30,6 +30,9 @@ from schemas.text import broker_list, join_ids, pluralise
 PREVIOUS_WAVE_SECONDS: Final = 15.0
 """Seconds for the wave before to show in ZooKeeper: Kafka's controller answers after it has written a request."""
 
+MEASURE_INTERVAL_SECONDS: Final = 10.0
+"""Seconds between two measurements of what is copied, which ask the brokers for all their logs."""
+
 _MIN_PAUSE_SECONDS: Final = 0.1
 _MAX_PAUSE_SECONDS: Final = 2.0
 """Maximum seconds between two polls of what moves."""
@@ -118,12 +121,16 @@ def _any_stale(outcomes: Sequence[RowOutcome]) -> bool:
 
 
 def wait_complete(
-    reader: ClusterReader, commit_log: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]
+    reader: ClusterReader,
+    commit_log: CommitLog,
+    moves: Sequence[Change],
+    on_poll: Callable[[], None],
+    measure: Callable[[], str],
 ) -> int:
     """Wait until these reassignments are complete; return how many are.
 
     A reassignment that another client has turned elsewhere has failed, and the failure is recorded. `on_poll` may
-    raise, for instance when the time to wait is over.
+    raise, for instance when the time to wait is over. `measure` returns how much is copied, and may take seconds.
     """
     failed = {outcome.change.key for outcome in commit_log.outcomes if outcome.outcome is not Outcome.APPLIED}
     unfinished = [move for move in moves if move.key not in failed]
@@ -131,10 +138,12 @@ def wait_complete(
     total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
     waves = sorted({move.wave for move in unfinished})
     step = f"replicas move, wave {join_ids(waves)}"
+    copied, measured_at = "", time.monotonic()
 
     def detail() -> Part | str:
         part = Part(total - len(unfinished), total, "complete")
-        return f"{part}; {commit_log.blocked}" if commit_log.blocked else part
+        notes = [text for text in (copied, commit_log.blocked) if text]
+        return "; ".join([str(part), *notes]) if notes else part
 
     with progress(step, detail):
         while unfinished:
@@ -148,6 +157,8 @@ def wait_complete(
             _note_blocked(commit_log, unfinished, current)
             if unfinished:
                 on_poll()
+                if (started := time.monotonic()) - measured_at >= MEASURE_INTERVAL_SECONDS:
+                    copied, measured_at = measure(), started
                 time.sleep(pause)
                 pause = min(_MAX_PAUSE_SECONDS, 1.5 * pause)
     return complete

@@ -174,11 +174,13 @@ def foreign_throttle_texts(
     if rate or (rate is None and rate_of(row for row in rows if row.plan_id == plan.plan_id)):
         return
     try:
-        throttles = throttles_of_moves(reader, changes_among(pending), rows, plan.plan_id)
+        throttles = throttles_of_moves(reader, changes_among(pending), rows)
     except SurveyorError as error:  # a config that cannot be read prevents no commit that sets no throttle
         yield f"whether a throttle of another tool limits the moves is unknown: {error}"
         return
     for throttle in throttles:
+        if throttle.plan_id == plan.plan_id:
+            continue
         override = (
             f"`surveyor commit {plan.called} --apply --throttle RATE` sets another rate until the moves are complete"
         )

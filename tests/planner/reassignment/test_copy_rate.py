@@ -59,10 +59,11 @@ def test_sums_are_of_known_replicas() -> None:
 
 def test_all_need_as_long_as_the_slowest_broker() -> None:
     before, now = {A: _copy(0), B: _copy(0)}, {A: _copy(50), B: _copy(10)}
-    paces = by_broker(before, now, 1.0)
+    paces = by_broker(before, now, 1.0, {})
     assert {broker: pace.seconds_left for broker, pace in paces.items()} == {1: 1.0, 2: 9.0}
     assert slowest(paces.values()) == 9.0
-    assert slowest(by_broker(before, {**now, B: _copy(0)}, 1.0).values()) is None
+    assert slowest(by_broker(before, now, 1.0, {1: 2, 2: 100}).values()) == 25.0  # its throttle allows no less
+    assert slowest(by_broker(before, {**now, B: _copy(0)}, 1.0, {}).values()) is None
 
 
 COPIES: Final = st.builds(
@@ -78,7 +79,7 @@ READINGS: Final = st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0
 @given(READINGS | st.none(), READINGS, st.floats(0, 1000))
 def test_copy_rates_of_any_readings(before: CopyReading | None, now: CopyReading, seconds: float) -> None:
     total = copy_rate_of(before, now, seconds)
-    brokers = by_broker(before, now, seconds)
+    brokers = by_broker(before, now, seconds, {})
     assert 0 <= total.bytes_done <= total.bytes_total
     assert total.bytes_per_second is None or total.bytes_per_second >= 0
     assert total.seconds_left is None or (total.seconds_left >= 0 and total.unknown == 0)
