@@ -28,10 +28,10 @@ PANELS: Final = {
 }
 """Options, by the names of their parameters, that only --help-all shows, under their headings."""
 
-HELP: Final = {"help_option_names": ["-h", "--help"]}
-"""Context settings of the outermost command, which all its subcommands inherit."""
-
 HELP_ALL: Final = "--help-all"
+
+HELP: Final = {"help_option_names": ["-h", "--help", HELP_ALL]}
+"""Context settings of the outermost command, which all its subcommands inherit."""
 
 _PANEL_OF: Final = {name: title for title, names in PANELS.items() for name in names}
 
@@ -44,11 +44,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class CommandPage(TyperCommand):
     """A command with a help page of this form."""
 
-    def get_help_option_names(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer's own
-        """Add --help-all."""
-        return [*super().get_help_option_names(ctx), HELP_ALL]
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - as above
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own
         """Note whether all options are requested before the help option prints the page."""
         ctx.meta[HELP_ALL] = HELP_ALL in args
         return super().parse_args(ctx, args)

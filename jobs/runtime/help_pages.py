@@ -18,7 +18,11 @@ DEFAULT_PART: Final = "Commands"
 class HelpPage(TyperGroup):
     """A group of commands with a help page of this form."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - Typer's own
+    def get_help_option_names(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer's own
+        """Return the names in the same order always; Click has them in a set."""
+        return sorted(super().get_help_option_names(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
         """Parse the group's own options; for options before a command's name, suggest the right order."""
         given = [*args]  # the parser empties the list
         try:

@@ -43,6 +43,11 @@ def test_all_options_are_shown_once_in_their_panels(line: str) -> None:
     assert [text for text in page(line, "--help") if text not in lines] == []
 
 
+@pytest.mark.parametrize("line", ["", "plan"])
+def test_a_group_has_one_page(line: str) -> None:
+    assert page(line, "--help-all") == page(line, "--help") != []
+
+
 @pytest.mark.parametrize(
     ("line", "shown", "hidden"),
     [
