@@ -10,6 +10,8 @@ from datetime import datetime
 from shlex import quote
 from typing import Final
 
+import msgspec
+
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS
 from jobs.advice.outage import Outage
 from jobs.advice.reassignments import stalled_steps
@@ -66,7 +68,7 @@ class ClusterSituation:
     holder: LeaseHolder | None = None
     """The holder of the cluster's lease, if a plan is being committed."""
     moving_plans: Sequence[MovingPlan] = ()
-    """The plans that requested reassignments which do not move."""
+    """The plans that requested the reassignments which run now, or only the first ones of many."""
     copy_throttles: Sequence[tuple[str | None, str]] = ()
     """For each plan that throttles copies which run now, None for another tool: how much is copied under it."""
     names: MetadataNames = IN_ZOOKEEPER
@@ -293,6 +295,8 @@ def _begun_plans(situation: ClusterSituation) -> Iterator[Suggestion]:
         if situation.holder is not None and situation.holder.plan == plan.plan_id:
             text = f"plan {name} ({plan.kind}) is carried out by {situation.holder}"
             yield Suggestion(f"{text}: wait for it, or ask there", f"verify {name}")
+        elif any(moving.row.plan_id == plan.plan_id for moving in situation.moving_plans):
+            yield Suggestion(f"{text}, and its replicas move", f"verify {name}")
         elif situation.is_fresh(plan):
             yield Suggestion(text, f"commit {name}")
         else:
@@ -405,9 +409,10 @@ def _is_begun(plan: PlanRecord) -> bool:
 
 
 def _is_committable(situation: ClusterSituation, plan: PlanRecord) -> bool:
-    """Return whether a commit would accept the plan; what reconcile finds due on a newer snapshot takes its place."""
+    """Return whether a commit would accept the plan; a later plan of the same command or reconcile takes its place."""
     size = plan.changes or situation.warehouse_status.operations[plan.plan_id]
-    is_superseded = plan.traits.is_superseded and _is_on_older_snapshot(situation, plan)
+    is_superseded = plan.traits.is_superseded or plan.plan_id in situation.warehouse_status.repeated
+    is_superseded &= _is_on_older_snapshot(situation, plan)
     return bool(size) and situation.is_fresh(plan) and not is_superseded
 
 
@@ -459,7 +464,15 @@ def _skew(situation: ClusterSituation) -> Iterator[Suggestion]:
     if health.gone or health.moving or situation.drained:
         return
     for skew in health.skew:
-        yield Suggestion(*_skew_step(skew, health.sizes_taken_at, situation.now))
+        removed = situation.warehouse_status.removed if skew.quantity == EMPTY else {}
+        yield from (
+            Suggestion(f"broker {broker} holds no replica, as plan {plan} removed it: stop it, or use it again")
+            for broker, plan in sorted(removed.items())
+        )
+        amounts = {broker: held for broker, held in skew.amounts.items() if broker not in removed}
+        if amounts:
+            rest = msgspec.structs.replace(skew, amounts=amounts)
+            yield Suggestion(*_skew_step(rest, health.sizes_taken_at, situation.now))
 
 
 def _skew_step(skew: Skew, sizes_taken_at: datetime | None, now: datetime) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Thread
-from typing import Any
+from typing import Any, Final
 
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.advice.next_steps import ClusterSituation, UncommittedPlan, next_steps, uncommitted_plans
@@ -20,23 +20,28 @@ from jobs.core.errors import SurveyorError
 from jobs.repositories.drained_brokers import has_registered_again
 from jobs.repositories.log_sizes import bytes_by_broker
 from jobs.repositories.plans.assumptions import assumptions_now
+from jobs.repositories.plans.moving_plans import MovingPlan
 from jobs.repositories.snapshots import find_snapshot, other_cluster
 from jobs.repositories.vanished_topics import vanished_topics
 from jobs.repositories.warehouse_status import (
     WarehouseStatus,
     known_min_isr_of,
     missing_since,
+    removed_brokers,
     warehouse_status_if_readable,
 )
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS, ClusterView, view_now, view_of, with_last_known_replicas
 from jobs.snapshots.copy_throttles import throttles_of_view
-from jobs.snapshots.health import Health, comparable_brokers, health_of
+from jobs.snapshots.health import Health, comparable_brokers, health_of, reassignments_in
 from planner.columns.broker_skew import BYTES, EMPTY, FAR_BYTES, far_from_even
 from schemas.enums import PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.topic_configs import DEFAULT_MIN_ISR
+
+MAX_MOVES_ATTRIBUTED: Final = 100
+"""Reassignments whose plans are looked up; the plans of a few name those of many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +93,7 @@ class ClusterStatus:
             "taken_at": self.taken_at,
             **self.situation.health.json,
             "vanished_topics": self.situation.vanished and self.situation.vanished.json,
+            "moving_plans": [plan.row.plan_id for plan in self.situation.moving_plans],
             "outage": self.situation.outage and self.situation.outage.json,
             "drained": [
                 {"broker_id": row.broker_id, "mode": row.mode, "since": row.since, "plan_id": row.plan_id}
@@ -184,6 +190,10 @@ def _copy_throttles(settings: Settings, view: ClusterView, recent: WarehouseStat
     return [(throttle.plan_id, throttle.stored_text(settings.warehouse)) for throttle in throttles]
 
 
+def _moving_plans(settings: Settings, view: ClusterView, health: Health) -> list[MovingPlan]:
+    return owners_of(settings, [*health.stalled, *reassignments_in(view, health.live)[:MAX_MOVES_ATTRIBUTED]])
+
+
 def _with_bytes(health: Health, settings: Settings, racks: Mapping[int, str | None]) -> Health:
     """Add whether bytes are far from even, by the last `surveyor sizes`; an empty broker has a remedy of its own."""
     if any(skew.quantity == EMPTY for skew in health.skew):
@@ -232,6 +242,9 @@ def read_status(
         health = _with_bytes(health, settings, comparable_brokers(view, drained))
     is_known = recent.fault is None and recent.snapshot is not None and view.hidden_topics is None
     before = snapshot.snapshot_id if snapshot else None
+    emptied = {broker for skew in health.skew if skew.quantity == EMPTY for broker in skew.amounts}
+    if snapshot is None and recent.fault is None and emptied:
+        recent = replace(recent, removed=removed_brokers(settings.warehouse, emptied, registered))
     situation = ClusterSituation(
         health=health,
         warehouse_status=recent,
@@ -241,7 +254,7 @@ def read_status(
         missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
         vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
         holder=_lease_holder(settings) if snapshot is None and _may_be_leased(recent) else None,
-        moving_plans=owners_of(settings, health.stalled) if recent.fault is None else (),
+        moving_plans=_moving_plans(settings, view, health) if recent.fault is None else (),
         copy_throttles=_copy_throttles(settings, view, recent),
         names=view.names,
     )

@@ -3,6 +3,7 @@
 `jobs.checks.cluster_status` reads it.
 """
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -145,11 +146,14 @@ def _figures(status: ClusterStatus) -> Iterator[tuple[str, str]]:
         gone = f"{len(vanished.topics)} of {vanished.of} since snapshot {vanished.snapshot_id}"
         yield "topics gone", f"{gone}: {abbreviate(vanished.topics)}"
     yield "offline", str(health.offline)
-    yield "under-replicated", str(health.under_replicated)
+    moved = health.moving_under_replicated
+    yield "under-replicated", f"{health.under_replicated}{f' ({moved} of them move)' * bool(moved)}"
     assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""
     yield "under min ISR", f"{health.under_min_isr}{assumed}"
     waiting = sum(not entry.is_empty for entry in health.stalled)
-    yield "moving", f"{health.moving}{f' ({waiting} of them wait for a broker)' * bool(waiting)}"
+    plans = [shlex.quote(plan.row.command_name) for plan in status.situation.moving_plans]
+    by = "".join(f", by plan {plan}: `surveyor verify {plan}`" for plan in plans)
+    yield "moving", f"{health.moving}{f' ({waiting} of them wait for a broker)' * bool(waiting)}{by}"
     for label, count, shown in _exceptional_figures(health):
         if count:
             yield label, shown

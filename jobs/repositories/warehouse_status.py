@@ -20,7 +20,7 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
 from planner.rules.min_isr import default_min_isr, known_min_isr, min_isr_of
-from schemas.enums import Action, PlanStatus
+from schemas.enums import Action, PlanKind, PlanStatus
 from schemas.plan import OPEN
 from schemas.rows import BrokerConfig, DrainedBroker, PlanRecord, Snapshot, ThrottledConfig
 from schemas.topic_configs import MIN_ISR
@@ -43,6 +43,10 @@ class WarehouseStatus:
     """The number of operations of each."""
     electing: frozenset[str] = frozenset()
     """Ids of those whose commit has begun and that elect preferred replicas."""
+    repeated: frozenset[str] = frozenset()
+    """Ids of those that a later plan of the same command follows."""
+    removed: Mapping[int, str] = field(default_factory=dict)
+    """The plan that removed each broker without replicas, if one did."""
     drained: list[DrainedBroker] = field(default_factory=list)
     drained_by: Mapping[str, str] = field(default_factory=dict)
     """Author of the last commit of each drain, by plan."""
@@ -72,6 +76,7 @@ def read_warehouse_status(warehouse: Warehouse) -> WarehouseStatus:
         taken=_taken(warehouse, ("snapshot_id", "in", sorted({plan.snapshot_id for plan in plans}))) if plans else {},
         operations=_operations(warehouse, plans),
         electing=_electing(warehouse, plans),
+        repeated=_repeated(warehouse, plans),
         drained=drained,
         drained_by=_authors(warehouse, {row.plan_id for row in drained if row.plan_id}),
         throttled=throttled_plans(warehouse),
@@ -86,6 +91,31 @@ def throttled_plans(warehouse: Warehouse) -> list[str]:
         warehouse.read("throttles", columns=["plan_id"])["plan_id"] if warehouse.has("throttles") else pa.array([])
     )
     return sorted(set(throttles.to_pylist()))
+
+
+def removed_brokers(
+    warehouse: Warehouse, brokers: Collection[int], registered: Mapping[int, int | None]
+) -> dict[int, str]:
+    """Return the title of the last committed plan that removed each of these brokers from all replicas.
+
+    A broker that has registered again since the plan may be a new one of the same id.
+    """
+    kind, status = ("kind", "=", PlanKind.REASSIGN.value), ("status", "=", PlanStatus.COMMITTED.value)
+    plans = warehouse.typed_rows(PlanRecord, kind, status) if warehouse.exists() else []
+    removed: dict[int, str] = {}
+    for plan in sorted(plans, key=attrgetter("created_at")):
+        epochs = {row.broker_id: row.broker_epoch for row in plan.brokers}
+        gone = {*(plan.options.get("remove_brokers") or ()), *(old for old, _ in plan.options.get("replace") or ())}
+        same = (broker for broker in gone.intersection(brokers) if epochs.get(broker) == registered[broker])
+        removed |= dict.fromkeys(same, plan.title)
+    return removed
+
+
+def _repeated(warehouse: Warehouse, plans: list[PlanRecord]) -> frozenset[str]:
+    commands = ("command", "in", sorted({plan.command for plan in plans if plan.command}))
+    rows = warehouse.read("plans", commands, columns=["created_at", "command"]) if commands[2] else None
+    newest = {} if rows is None else {command: at for at, command in sorted(values_of(rows, "created_at", "command"))}
+    return frozenset(plan.plan_id for plan in plans if plan.created_at < newest.get(plan.command, plan.created_at))
 
 
 def _electing(warehouse: Warehouse, plans: list[PlanRecord]) -> frozenset[str]:

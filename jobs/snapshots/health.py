@@ -110,6 +110,8 @@ class Health:
     """Warning of live brokers without a rack while others have one, None if there are none."""
     skew: list[Skew] = field(default_factory=list)
     """What is far from even on the live brokers."""
+    moving_under_replicated: int = 0
+    """Under-replicated partitions that are being moved: their new replicas are not in sync yet."""
     sizes_taken_at: datetime | None = None
     """Time of the sizes that `skew` of bytes is computed from."""
 
@@ -138,7 +140,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     live, understood = _brokers_of(view)
     not_understood = sorted(set(live) - understood)
     marks, due = partition_masks(rows, live), repair_masks(rows, live, understood)
-    reassigned = _reassignments(view, live)
+    reassigned = reassignments_in(view, live)
     void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_empty}
     moving = being_reassigned_or_requested(view.partitions, view.requested.keys() - void)
     cannot_get_state = ~rows.has_state & (rows.deleting | ~slot_mask(rows.replicas, live).any(axis=1))
@@ -181,6 +183,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         throttled_brokers=sorted(view.throttled_brokers),
         throttled_topics=sorted(view.throttled_topics),
         throttled_lagging=_throttled_lagging(view, unhealthy["under_replicated"] & _is_throttled(view, rows)),
+        moving_under_replicated=_count(unhealthy["under_replicated"] & moving),
         sizes_taken_at=None,
     )
 
@@ -324,7 +327,7 @@ def _stalled_row(stalled: BlockedReassignment) -> Row:
     return row
 
 
-def _reassignments(view: ClusterView, live: Collection[int]) -> list[BlockedReassignment]:
+def reassignments_in(view: ClusterView, live: Collection[int]) -> list[BlockedReassignment]:
     """Return running and requested reassignments, except of partitions that cannot be decoded."""
     concerned = view.partitions.filter(being_reassigned_or_requested(view.partitions, view.requested.keys()))
     keys = values_of(concerned, "topic", "partition")

@@ -234,6 +234,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         "plan reassign --add-brokers 4",
     ),
     (
+        {"skew": [Skew(quantity="empty", amounts={4: 0}, share=12.4)]},
+        {"removed": {4: "5f"}},
+        "broker 4 holds no replica, as plan 5f removed it: stop it, or use it again",
+        None,
+    ),
+    (
         {"skew": [Skew(quantity="replicas", amounts={1: 120, 3: 20}, share=60)]},
         {},
         "replicas are far from even: broker 1 holds 120, broker 3 holds 20; an even share is 60",
@@ -479,6 +485,24 @@ def test_a_plan_that_has_begun_is_due_and_shows_what_it_assumed() -> None:
     text = "plan a (elect) is partial; broker 2 is live again: 1 of 6 changes assume otherwise"
     assert due == [Suggestion(text, "commit a")]
     assert open_plans(plans=[plan("partial")]) == []
+
+
+def test_a_plan_that_has_begun_is_not_committed_again_while_its_replicas_move() -> None:
+    begun = plan("partial")
+    known = WarehouseStatus(snapshot=SNAPSHOT, plans=[begun])
+    moving = [MovingPlan(row=begun, author="ann@ops1", since=NOW, keys=[("a", 0)])]
+
+    due = next_steps(
+        ClusterSituation(health=WELL, warehouse_status=known, now=NOW, max_plan_age=DAY, moving_plans=moving)
+    )
+
+    assert due == [Suggestion("plan a (elect) is partial, and its replicas move", "verify a")]
+
+
+def test_a_plan_that_was_made_again_on_a_later_snapshot_is_not_open() -> None:
+    plans = [plan(plan_id="7a", snapshot_id=3), plan()]
+    assert len(open_plans(plans=plans)) == 2
+    assert [command for _, command, _ in open_plans(plans=plans, repeated={"7a"})] == ["show plan a"]
 
 
 NOT_DUE: Final[dict[str, tuple[dict[str, object], dict[str, object], list[str | None]]]] = {
