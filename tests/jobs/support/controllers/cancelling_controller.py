@@ -55,6 +55,9 @@ class CancellingController:
             self.put_state(*key, self.assigned(*key)[0][0], self.tree.state(*key).isr)
         return dict.fromkeys(keys, 0)
 
+    def unresponsive_reason(self) -> None:
+        """It responds."""
+
     def reassignments(self) -> dict[Key, list[int]]:
         """The target of each moving partition."""
         moving = {}
