@@ -122,7 +122,8 @@ def make_plan(
     address is not given, or a plan has the name already: the same plan is on the same snapshot.
     """
     warehouse, alias = settings.warehouse, Alias(options.name, options.replace_name)
-    options = _on_snapshot_of_begun(settings, alias, options)
+    continued = _on_snapshot_of_begun(settings, alias, options)
+    is_continued, options = continued is not options, continued
     snapshot_id = options.snapshot_id
     is_new = _takes_snapshot(settings, options, alias)
     snapshot = find_snapshot(warehouse, _refreshed(settings, source) if is_new else snapshot_id)
@@ -131,8 +132,8 @@ def make_plan(
         refuse_older(existing, alias.name, snapshot.snapshot_id)
     _refuse_migration(snapshot)
     if not is_new:  # a new snapshot has reported what vanished
-        if not existing:
-            log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
+        if not existing and not is_continued:
+            options.log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
         if vanished := vanished_by(warehouse, snapshot):
             log(f"surveyor: {vanished.sentence}", logging.WARNING)
     warehouse.ensure_tables()

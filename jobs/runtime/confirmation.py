@@ -12,6 +12,7 @@ from jobs.runtime.console import CommandResult, log
 from jobs.runtime.output import show
 from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
+from schemas.enums import PlanStatus
 
 
 def approval(*, yes: bool) -> Approve | None:
@@ -37,13 +38,15 @@ def ask(review: Review) -> bool:
 def show_review(settings: Settings, planned: CommandResult, *, yes: bool) -> bool:
     """Print the review of a plan that is about to be committed; return whether the user need not be shown it again.
 
-    A program does not get it, and a question is not answered by what stdout has, unless that is a terminal, too.
+    A program does not get it, and a question is not answered by what stdout has, unless that is a terminal, too. A plan
+    whose commit has begun was shown before; the commit shows what is still due.
     """
-    if settings.for_people:
+    is_shown = settings.for_people and planned.fields["status"] == PlanStatus.PLANNED
+    if is_shown:
         for line in planned.lines:
             show(line)
         sys.stdout.flush()
-    return settings.for_people and (yes or not is_terminal() or is_terminal_output())
+    return is_shown and (yes or not is_terminal() or is_terminal_output())
 
 
 def is_terminal() -> bool:

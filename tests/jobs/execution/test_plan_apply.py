@@ -146,13 +146,15 @@ def test_a_plan_of_which_all_is_rejected_is_not_done(surveyor: Surveyor, tree: K
 def test_the_wait_ends_with_how_to_go_on(surveyor: Surveyor, controller: CancellingController, tmp_path: Path) -> None:
     move = reassignment_file(tmp_path, (T, 1, [0, 2]))
 
-    ran = surveyor(
-        "plan", "reassign", "--reassignment-json-file", move, "--name", "move", "--apply", "--max-wait", "0s"
-    )
+    command = ["plan", "reassign", "--reassignment-json-file", move, "--apply", "--max-wait", "0s"]
+
+    ran = surveyor(*command)
 
     assert ran.code == RUNNING, ran.stderr
     (plan,) = surveyor.warehouse.rows("plans")
     assert f"`surveyor commit {plan['plan_id']} --apply --wait --zookeeper" in ran.stderr
+    again = surveyor(*command)
+    assert [again.stdout, "--refresh" in again.stderr, "is continued" in again.stderr] == ["", False, True]
     assert len(controller.requests) == 1
 
 
