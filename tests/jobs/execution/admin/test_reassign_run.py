@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,22 @@ def test_waits_for_the_last_wave_if_asked(
 
     assert controller.replicas(T) == AFTER
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+def test_the_wait_shows_how_much_is_copied(
+    monkeypatch: pytest.MonkeyPatch, kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    details: list[Callable[[], object]] = []
+    waiting = "jobs.execution.admin.running_waves"
+    monkeypatch.setattr(f"{waiting}.progress", lambda _, detail: nullcontext(details.append(detail)))
+    monkeypatch.setattr(f"{waiting}.MEASURE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.copied_text", lambda *_: "1 B of 2 B (50 %) copied")
+    controller.lagging = {(T, 1)}
+    controller.events = [controller.finish_all, controller.catch_up]
+
+    assert run(surveyor, kafka, plan).exit_code == DONE
+
+    assert str(details[0]()) == "2 of 2 complete; 1 B of 2 B (50 %) copied"
 
 
 def test_a_target_that_dies_during_the_wait_is_named(
