@@ -55,7 +55,7 @@ class RestartSafety:
     controller_id: int | None
     brokers: Sequence[RestartedBroker]
     unknown: Sequence[int]
-    """Those of the brokers that are not registered and that no partition names."""
+    """Those of the brokers that are neither registered nor voters, and that no partition names."""
     under_replicated: int
     partitions: int
     """Partitions with a replica on the brokers."""

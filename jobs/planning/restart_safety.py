@@ -51,7 +51,7 @@ def restart_safety(settings: Settings, restart: str, margin: int, snapshot: int 
         snapshot_id=snapshot,
         controller_id=facts.view.controller_id,
         brokers=[*_brokers(facts, restarting)],
-        unknown=[broker for broker in _unregistered(facts, restarting) if not _concerned(facts.view, [broker]).any()],
+        unknown=[*_unknown(facts, restarting)],
         under_replicated=_under_replicated(facts.view),
         partitions=_count(stored, "replicas", restarting),
         leaders=_count(stored, "leader", restarting),
@@ -136,6 +136,14 @@ def _unread(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[str]:
 def _unregistered(facts: RestartFacts, restarting: Iterable[int]) -> list[int]:
     registered, controllers = facts.understood, facts.controllers
     return [broker for broker in restarting if broker not in registered and broker not in controllers]
+
+
+def _unknown(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[int]:
+    """Yield ids that no registration, voter or partition has, so that waiting for them would not end."""
+    voters = {voter.voter_id for voter in facts.view.voters or ()}
+    for broker in _unregistered(facts, restarting):
+        if broker not in voters and not _concerned(facts.view, [broker]).any():
+            yield broker
 
 
 def _uncertain_voters(quorum: QuorumAfterRestart | None) -> Iterator[str]:
