@@ -17,7 +17,7 @@ from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now
 from planner.columns.numpy_rules import has_broker
 from planner.rules.quorum import is_current
 from schemas.enums import NO_CONTROLLER, NO_LEADER
-from schemas.rows import BrokerConfig, Snapshot
+from schemas.rows import BrokerConfig, BrokerResponseRow, Snapshot
 from schemas.text import abbreviate
 
 
@@ -29,6 +29,8 @@ class RestartFacts:
     configs: Sequence[BrokerConfig]
     silent: Mapping[int, str] = field(default_factory=dict)
     """Reasons why registered brokers did not answer: they may be dead, with a session that has not ended yet."""
+    failed: Sequence[BrokerResponseRow] = ()
+    """Replicas of a snapshot whose log dir failed."""
     snapshot: Snapshot | None = None
     """None for the state of now."""
 

@@ -1,33 +1,31 @@
 """Whether given brokers may be restarted at once, without partitions going offline or below their min ISR.
 
-The answer depends on the current state of the cluster. On a stored snapshot the same rule runs on Spark, and its answer
-is never "safe", because the cluster may have changed since. Nothing is stored.
+The answer depends on the current state of the cluster. On a stored snapshot it is never "safe", because the cluster may
+have changed since. Nothing is stored.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final
-
-from msgspec import convert
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
 
 from jobs.console_output.restart_safety import RestartedBroker, RestartSafety
 from jobs.core.arrow_rows import Bools, StoredRows, values_of
 from jobs.core.units import format_age
 from jobs.planning.restart_facts import RestartFacts, read_facts, silent_brokers, unread_of_cluster
+from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.input_files import parse_broker_ids
-from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import ClusterView, view_of
+from jobs.snapshots.cluster_view import PARTITION, ClusterView, view_of
 from jobs.snapshots.health import arrays_of, unhealthy_masks
 from planner.columns.numpy_rules import partition_masks, slot_mask
-from planner.rules.inputs import BrokerSets
+from planner.rules.inputs import BrokerSets, failed_log_dirs
 from planner.rules.min_isr import known_min_isr
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
 from planner.rules.restart_effect import RestartedPartition, restart_effect
 from schemas.enums import RestartEffect
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.rows import BrokerConfig
+from schemas.rows import BrokerConfig, BrokerResponseRow, Key
 from schemas.text import abbreviate
 from schemas.topic_configs import DEFAULT_MIN_ISR, boolean
 
@@ -37,11 +35,8 @@ _SEVERITY: Final = {effect: place for place, effect in enumerate(RestartEffect)}
 def restart_safety(settings: Settings, restart: str, margin: int, snapshot: int | None) -> RestartSafety:
     """Return the partitions that restarting these brokers at once would affect, and whether it is safe."""
     restarting = sorted(parse_broker_ids(restart, "--restart"))
-    if snapshot is None:
-        facts = read_facts(settings)
-        rows = _rows_now(facts, frozenset(restarting), margin)
-    else:
-        facts, rows = _rows_of_snapshot(settings, snapshot, restarting, margin)
+    facts = read_facts(settings) if snapshot is None else _facts_of_snapshot(settings, snapshot)
+    rows = _rows(facts, frozenset(restarting), margin)
     rows.sort(key=lambda row: (_SEVERITY[row.effect], not row.is_internal, row.topic, row.partition))
     quorum = quorum_after_restart(facts.view.voters or (), restarting)
     stored = StoredRows(facts.view.partitions)
@@ -64,19 +59,35 @@ def restart_safety(settings: Settings, restart: str, margin: int, snapshot: int 
     )
 
 
-def _rows_now(facts: RestartFacts, restarting: frozenset[int], margin: int) -> list[RestartedPartition]:
+def _rows(facts: RestartFacts, restarting: frozenset[int], margin: int) -> list[RestartedPartition]:
     view = facts.view
     is_certain = {broker: known and broker not in facts.silent for broker, known in facts.understood.items()}
     brokers = BrokerSets.of(is_certain, {})
     min_isr_of_brokers = known_min_isr(facts.configs)
     concerned = view.partitions.filter(_concerned(view, restarting))
-    names = PartitionInfo.__struct_fields__
-    partitions = (PartitionInfo(**dict(zip(names, values, strict=True))) for values in values_of(concerned, *names))
+    names = [name for name in PartitionInfo.__struct_fields__ if name in concerned.column_names]
+    known = ({"topic_version": None} | dict(zip(names, values, strict=True)) for values in values_of(concerned, *names))
+    failed: dict[Key, list[BrokerResponseRow]] = defaultdict(list)
+    for response in facts.failed:
+        failed[response.topic or "", response.partition or 0].append(response)
     effects = (
-        restart_effect(row, _topic(view, row.topic), brokers, min_isr_of_brokers, restarting=restarting, margin=margin)
-        for row in partitions
+        restart_effect(
+            row,
+            _topic(view, row.topic),
+            brokers.with_failed(failed_log_dirs(row, failed.get(row.key, ()))),
+            min_isr_of_brokers,
+            restarting=restarting,
+            margin=margin,
+        )
+        for row in map(_partition, known)
     )
     return [effect for effect in effects if effect is not None]
+
+
+def _partition(columns: dict[str, Any]) -> PartitionInfo:
+    """Return a stored partition; what is unknown of it may be null."""
+    lists = {name: columns[name] or [] for name in ("replicas", "adding_replicas", "removing_replicas")}
+    return PartitionInfo(**columns | lists | {"understood": columns["understood"] is not False})
 
 
 def _topic(view: ClusterView, topic: str) -> TopicInfo | None:
@@ -98,27 +109,15 @@ def _concerned(view: ClusterView, restarting: Collection[int]) -> Bools:
     return marks
 
 
-def _rows_of_snapshot(
-    settings: Settings, snapshot_id: int, restarting: Sequence[int], margin: int
-) -> tuple[RestartFacts, list[RestartedPartition]]:
-    """Apply the same rule to a snapshot on Spark."""
-    from jobs.adapters.delta.spark_warehouse import SparkWarehouse  # noqa: PLC0415 - the state of now needs no JVM
-    from jobs.adapters.spark.session import start_session  # noqa: PLC0415 - as above
-    from jobs.planning.planning_tables import PlanningTables  # noqa: PLC0415 - as above
-    from planner.whatif.restart_effect_rows import restarted_partitions  # noqa: PLC0415 - as above
-
+def _facts_of_snapshot(settings: Settings, snapshot_id: int) -> RestartFacts:
     warehouse = settings.warehouse
     chosen = find_snapshot(warehouse, snapshot_id)
-    facts = RestartFacts(
-        view=view_of(warehouse, chosen), configs=rows_as_of(warehouse, chosen, BrokerConfig), snapshot=chosen
+    return RestartFacts(
+        view=view_of(warehouse, chosen, columns=(*PARTITION, "leader_epoch")),
+        configs=rows_as_of(warehouse, chosen, BrokerConfig),
+        failed=failed_replicas(warehouse, chosen),
+        snapshot=chosen,
     )
-    with progress("starting the engine"):
-        spark = start_session("surveyor whatif", place=settings.place)
-        tables = PlanningTables(SparkWarehouse(spark, warehouse), chosen)
-    with progress("restarting"):
-        frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
-        hurt = restarted_partitions(*frames, restarting=restarting, margin=margin)
-        return facts, convert([row.asDict() for row in hurt.collect()], list[RestartedPartition])
 
 
 def _unread(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[str]:

@@ -144,7 +144,9 @@ def view_of_reading(reading: LiveReading) -> ClusterView:
     )
 
 
-def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> ClusterView:
+def view_of(
+    warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter, columns: Sequence[str] = PARTITION
+) -> ClusterView:
     """Read the state at a snapshot from the tables, with all partitions or those that match the filters."""
     topics = table_as_of(warehouse, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     quarantine = rows_as_of(warehouse, snapshot, QuarantinedZnode) if snapshot.quarantined else []
@@ -160,7 +162,7 @@ def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cl
             topic for topic, is_deleted in values_of(topics, "topic", "deletion_requested") if is_deleted
         ),
         requested=_requested(requests),
-        partitions=table_as_of(warehouse, snapshot, "partitions", *partitions, columns=PARTITION),
+        partitions=table_as_of(warehouse, snapshot, "partitions", *partitions, columns=columns),
         quarantined=snapshot.quarantined or 0,
         blocking=_blocking(quarantine),
         ignored_request=_ignored_request(quarantine),

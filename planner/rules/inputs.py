@@ -10,9 +10,9 @@ from typing import Final, Self
 
 from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.enums import RECOVERING, DrainMode
-from schemas.partition_info import TopicInfo
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS
-from schemas.rows import BrokerConfig
+from schemas.rows import BrokerConfig, BrokerResponseRow
 from schemas.topic_configs import DELETION_ENABLED, UNCLEAN_ELECTION, boolean
 
 NO_BROKERS: Final[frozenset[int]] = frozenset()
@@ -82,6 +82,26 @@ class BrokerSets:
     def failed_suffix(self) -> str:
         """The part of a reason that names the brokers with a failed log dir, else an empty string."""
         return FAILED_LOG_DIRS.render(failed=self.failed) if self.failed else ""
+
+
+def failed_log_dirs(row: PartitionInfo, responses: Iterable[BrokerResponseRow]) -> list[int]:
+    """Return the brokers on which a partition's log dir failed, as `planner.columns.broker_sets.with_failed` does.
+
+    `responses` are those to LeaderAndIsr of this partition with error 56 (KAFKA_STORAGE_ERROR).
+
+    >>> row = PartitionInfo(topic="t", partition=0, replicas=[1, 2, 3], adding_replicas=[], removing_replicas=[],
+    ...     topic_version=0, understood=True, leader=1, leader_epoch=5)
+    >>> at = [(1, 4), (1, 5), (2, 4), (3, 6)]  # elected since, failed, failed, of an earlier topic
+    >>> failed_log_dirs(row, [BrokerResponseRow(broker_id=n, api="LeaderAndIsr", leader_epoch=e) for n, e in at])
+    [1, 2]
+    """
+    epoch = row.leader_epoch
+    sources = ((response.broker_id, response.leader_epoch) for response in responses)
+    return [
+        broker
+        for broker, sent in sources
+        if epoch is not None and sent is not None and (sent == epoch or (sent < epoch and broker != row.leader))
+    ]
 
 
 @dataclass(frozen=True, slots=True)

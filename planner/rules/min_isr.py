@@ -1,7 +1,7 @@
 """min.insync.replicas of brokers and topics, in plain Python.
 
 Corresponds to `LogConfig`, which falls back to the config of the leader's broker. Plain-Python counterpart of
-`planner.columns.derived_columns` and `planner.whatif.restart_effect_rows`; a change of one needs the others.
+`planner.columns.derived_columns`; a change of one needs the other.
 """
 
 from collections.abc import Iterable, Mapping

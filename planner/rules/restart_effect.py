@@ -2,8 +2,7 @@
 
 Corresponds to `KafkaController.doControlledShutdown`, which moves leaders to other replicas in sync and takes the
 brokers out of the ISRs, and to `Partition.appendRecordsToLeader`, which then refuses acks=all if the ISR is smaller
-than min.insync.replicas (metrics `UnderMinIsr` and `AtMinIsr`). Plain-Python counterpart of
-`planner.whatif.restart_effect_rows`; a change of one needs the other.
+than min.insync.replicas (metrics `UnderMinIsr` and `AtMinIsr`).
 
 Only live members of the ISR on other brokers count. While a partition is reassigned, it may end at any moment with
 exactly the target in sync, so both the ISR and the target must suffice. Kafka since 3.7 caps min.insync.replicas at the
