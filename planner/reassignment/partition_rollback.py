@@ -217,7 +217,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - each supplies columns of the change
                 leader_before=leader,
                 leader_after=leader_after,
                 isr_before=isr,
-                isr_after=isr if after == replicas else after,
+                isr_after=(isr or []) if after == replicas else after,
                 requires_live=[broker for broker in after if broker in cluster.eligible],
                 reason=_reason(replicas, after, cluster, wave if len(moves) > 1 else None, target),
             )
@@ -229,7 +229,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - each supplies columns of the change
 
 def _election(last: Change, cluster: ClusterFacts, target: RollbackTarget) -> list[Change]:
     """Return the election of the preferred replica after the last step, none if it leads already or must not lead."""
-    replicas, leader, isr = last.replicas_after, last.leader_after, last.isr_after or ()
+    replicas, leader, isr = last.replicas_after, last.leader_after, last.isr_after
     preferred = replicas[0]
     if preferred == leader or preferred not in cluster.eligible or preferred in cluster.drained or preferred not in isr:
         return []

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -136,8 +136,13 @@ def test_the_wait_shows_how_much_is_copied(
     monkeypatch: pytest.MonkeyPatch, kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     details: list[Callable[[], object]] = []
+
+    def progress(_: str, detail: Callable[[], object]) -> AbstractContextManager[None]:
+        details.append(detail)
+        return nullcontext()
+
     waiting = "jobs.execution.admin.running_waves"
-    monkeypatch.setattr(f"{waiting}.progress", lambda _, detail: nullcontext(details.append(detail)))
+    monkeypatch.setattr(f"{waiting}.progress", progress)
     monkeypatch.setattr(f"{waiting}.MEASURE_INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.admin_commit.copied_text", lambda *_: "1 B of 2 B (50 %) copied")
     controller.lagging = {(T, 1)}
