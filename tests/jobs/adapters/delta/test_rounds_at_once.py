@@ -19,7 +19,7 @@ from jobs.repositories.snapshots import as_of
 from schemas.rows import Snapshot
 from tests.jobs.support.warehouses.warehouse_writer import SHARED_PLAN
 
-ROUNDS: Final = int(os.environ.get("WAREHOUSE_ROUNDS", "2"))
+ROUNDS: Final = int(os.environ.get("WAREHOUSE_ROUNDS", "1"))
 CLUSTERS: Final = ("a", "b")
 WORKERS: Final = 2
 """Processes for each cluster."""

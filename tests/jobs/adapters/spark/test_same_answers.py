@@ -36,6 +36,9 @@ PLANS: Final = (
     ("expand", "--topic", "topic-0", "--partitions", "9"),
 )
 
+A_FEW_PLANS: Final = 5
+"""Plans of one run; each of the ten takes Spark seconds, and the seeds of the repeats make all of them."""
+
 PROGRAM: Final = """\
 import json, sys
 from jobs.cli import run
@@ -111,7 +114,8 @@ def test_both_engines_store_the_same_rows(bare_tree: KafkaTree, tmp_path: Path, 
     ran(engines[0], bare_tree, tmp_path, SNAPSHOT)
     copytree(first, second)  # reasons name the time of the first snapshot
     changed_at_random(bare_tree, chance)
-    work = (SNAPSHOT, *(("plan", *plan, "--no-refresh") for plan in PLANS), ("whatif", "--lose", "pairs"))
+    plans = chance.sample(PLANS, A_FEW_PLANS)
+    work = (SNAPSHOT, *(("plan", *plan, "--no-refresh") for plan in plans), ("whatif", "--lose", "pairs"))
 
     codes, other_codes = (ran(engine, bare_tree, tmp_path, *work) for engine in engines)
 
@@ -119,4 +123,4 @@ def test_both_engines_store_the_same_rows(bare_tree: KafkaTree, tmp_path: Path, 
     tables, other_tables = stored(first), stored(second)
     for table, rows in tables.items():
         assert rows == other_tables[table], f"{table}, seed {seed}"
-    assert len(tables["plans"]) > 5
+    assert len(tables["plans"]) > A_FEW_PLANS // 2

@@ -229,8 +229,11 @@ STALE_BY = [
 ]
 
 
-@pytest.mark.parametrize("mode", ["batch", "admin"])
-@pytest.mark.parametrize(("which", "happens", "reason"), STALE_BY)
+STALE_IN = [(*case, mode) for mode in ("batch", "admin") for case in STALE_BY if (case[0], mode) != ("delete", "admin")]
+"""In each mode; in admin mode a deletion counts records at brokers, and waits half a minute for those of the tree."""
+
+
+@pytest.mark.parametrize(("which", "happens", "reason", "mode"), STALE_IN)
 def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913, PLR0917 - fixtures
     topics: KafkaTree,
     warehouse: Warehouse,
