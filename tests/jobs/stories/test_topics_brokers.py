@@ -68,10 +68,11 @@ def test_a_topic_grows_is_configured_and_goes(
 ) -> None:
     """Every broker knows the partitions that were added, and uses the config that was altered twice."""
     commit(surveyor, kafka, expansion(surveyor.warehouse, kafka, topic, [[2, 0], [0, 2]]), mode)
-    for before, after in (
+    steps: list[tuple[dict[str, str | None], dict[str, str | None]]] = [
         ({"retention.ms": None}, {"retention.ms": "7"}),
         ({"retention.ms": "7", "segment.ms": None}, {"retention.ms": None, "segment.ms": "9999"}),
-    ):
+    ]
+    for before, after in steps:
         commit(surveyor, kafka, alteration(surveyor.warehouse, kafka, topic, before, after), mode)
 
     planned = {0: (0, [0, 1], [0, 1]), 1: (1, [1, 2], [1, 2]), 2: (2, [2, 0], [2, 0]), 3: (0, [0, 2], [0, 2])}

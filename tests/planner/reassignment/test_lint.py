@@ -134,7 +134,7 @@ CROWDED: Final[list[tuple[AbstractSet[int] | None, list[int], list[int], str | N
 
 @pytest.mark.parametrize("may_hold", [None, {1, 2, 3, 7, 4}])
 def test_crowded_racks(spark: SparkSession, may_hold: AbstractSet[int] | None) -> None:
-    cases = [case for held, *case in CROWDED if held == may_hold]
+    cases = [(now, to, fault) for held, now, to, fault in CROWDED if held == may_hold]
     last_seen = frame(spark, [{"broker_id": 8, "rack": "b"}, {"broker_id": 9, "rack": "c"}], BROKERS_LAST_SEEN)
     faults = placement_faults(
         frame(

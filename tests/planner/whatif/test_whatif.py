@@ -7,17 +7,13 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import asdict
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.columns.broker_sets import with_drained
 from planner.columns.numpy_rules import lost_partitions
-from planner.rules.min_isr import known_min_isr
-from planner.rules.restart_effect import restart_effect
 from planner.whatif.impact import BrokersLost, whatif
-from planner.whatif.restart_effect_rows import restarted_partitions
 from schemas.enums import NO_LEADER, FailureScenario
-from schemas.rows import BrokerConfig, Row
+from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
 from tests.planner.frames import (
     CLUSTER,
@@ -33,8 +29,6 @@ from tests.planner.frames import (
 )
 from tests.planner.rule_inputs import BATCHES, all_small_partitions, rule_inputs
 from tests.planner.rule_inputs import BROKERS as BROKER_IDS
-from tests.planner.rules.clusters import RandomCluster
-from tests.planner.rules.test_equality import RandomClusters
 from tests.planner.whatif import whatif_oracle
 
 Racks = Mapping[int, str | None]
@@ -306,30 +300,3 @@ def test_partitions_are_named_in_any_cluster(spark: SparkSession, lose: FailureS
 @pytest.mark.parametrize("lose", FailureScenario)
 def test_every_small_partition_is_named(spark: SparkSession, lose: FailureScenario) -> None:
     _assert_named(spark, all_small_partitions(), lose)
-
-
-def of_python(cluster: RandomCluster, restarting: set[int], margin: int) -> list[Row]:
-    state = cluster.state()
-    known = known_min_isr(BrokerConfig(**row) for row in cluster.configs)
-    found = []
-    for key, row in state.partitions.items():
-        brokers = state.brokers.with_failed(state.failed.get(key, ()))
-        topic = state.topics.get(row.topic)
-        found.append(restart_effect(row, topic, brokers, known, restarting=frozenset(restarting), margin=margin))
-    return [asdict(row) for row in found if row is not None]
-
-
-@BATCHES
-@given(RandomClusters, st.sets(st.integers(0, 6), min_size=1, max_size=3), st.integers(0, 2))
-def test_both_forms_agree(spark: SparkSession, cluster: RandomCluster, restarting: set[int], margin: int) -> None:
-    tables = cluster.tables(spark).tables
-    of_spark = restarted_partitions(
-        tables.partitions,
-        tables.topics,
-        tables.brokers,
-        tables.broker_configs,
-        restarting=restarting,
-        margin=margin,
-    )
-    expected = sorted(of_python(cluster, restarting, margin), key=lambda row: (row["topic"], row["partition"]))
-    assert as_rows(of_spark) == expected

@@ -374,8 +374,6 @@ def outcomes_of(decided: list[Change]) -> list[Outcome]:
     log = CommitLog(none, Plan(plan_record(), WAVES, [], []), none, intents_written=True)
     log.add_outcomes(RowOutcome(change, Outcome.APPLIED, "accepted") for change in decided)
 
-    AdminCommit(none, cluster, log, none, none, none, none, none, NO_REGISTRATIONS, None, none).record_unrequested(
-        WAVES
-    )
+    AdminCommit(none, cluster, log, none, none, none, none, none, NO_REGISTRATIONS, None).record_unrequested(WAVES)
 
     return [row.outcome for row in sorted(log.outcomes, key=lambda row: row.change.wave)]
