@@ -71,7 +71,6 @@ def cancel(
         return cancel_partitions(
             settings, keys, approve, apply=apply, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
         )
-    from jobs.console_output.commit_events import log_event
     from jobs.execution.cancellation import cancel_plan
 
     return cancel_plan(
@@ -81,7 +80,6 @@ def cancel(
         apply=apply,
         skip_unsafe=skip_unsafe,
         fewer_copies=allow_fewer_copies,
-        report=log_event,
     )
 
 

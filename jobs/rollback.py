@@ -49,7 +49,6 @@ def rollback(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Plan the reversal of a plan's moves; with --apply, also commit it."""
-    from jobs.console_output.commit_events import log_event
     from jobs.core.units import parse_seconds
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.planned_commit import commit_planned
@@ -60,9 +59,7 @@ def rollback(
     seconds = None if max_wait is None else parse_seconds("--max-wait", max_wait)
     check_throttle(throttle, settings.conf.throttle)
     rate = None if throttle is None else bytes_per_second(throttle)
-    planned = plan_rollback(
-        settings, plan, to_snapshot, Alias(name, replace_name), detailed=detailed_exitcode, report=log_event
-    )
+    planned = plan_rollback(settings, plan, to_snapshot, Alias(name, replace_name), detailed=detailed_exitcode)
     if not apply:
         return planned
     reviewed = show_review(settings, planned, yes=yes)

@@ -18,7 +18,6 @@ from jobs.adapters.cluster_connections.interface import ClusterConnection, Clust
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import after_cancellation, remove_throttle
 from jobs.console_output.cancellation import cancellation_json, cancellation_lines, counts_in_words
-from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.admin_commit import end_throttle
@@ -99,7 +98,6 @@ def cancel_running(
     *,
     skip_unsafe: bool,
     fewer_copies: bool = False,
-    report: Report,
 ) -> list[RowOutcome]:
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
     commit_log = CommitLog.open(settings.warehouse, plan)
@@ -125,7 +123,7 @@ def cancel_running(
             or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
         ):
             with lease_for(settings, cluster, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
-                run.carry_out(lease, report)
+                run.carry_out(lease)
     return run.outcomes
 
 
@@ -164,7 +162,7 @@ class _PlanCancellation(Cancellation):
         Cancellation.refuse_cluster(self, state)
         refuse_other_cluster(self.plan, state, self.settings.address, self.settings.address_option)
 
-    def carry_out(self, lease: Lease, report: Report) -> None:
+    def carry_out(self, lease: Lease) -> None:
         """Cancel under the lease, when no commit of the plan can still send requests.
 
         A commit that has released the lease has sent all its requests. In-sync replicas are checked once the Admin API
@@ -187,7 +185,7 @@ class _PlanCancellation(Cancellation):
             self._record_interrupted()
             if admin is not None and throttled:
                 throttler = LeaseGuardedAdmin(admin, lease)
-                end_throttle(settings, reader, plan, throttler, self.commit_log.attempt, report=report)
+                end_throttle(settings, reader, plan, throttler, self.commit_log.attempt)
 
     def _record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
@@ -221,7 +219,6 @@ def cancel_plan(
     apply: bool,
     skip_unsafe: bool,
     fewer_copies: bool,
-    report: Report,
 ) -> CommandResult:
     """Cancel a plan, or show what that would do."""
     stored_plan = read_plan(settings.warehouse, plan)
@@ -243,10 +240,8 @@ def cancel_plan(
         if not apply:
             again = same_step(settings, "apply", "cancel", stored_plan.called, "--apply")
             return dry_run(shown, title, lines, [again, *steps], warned)
-        refuse_unapproved("cancel it?", [title], warned, approve, report)
-        outcomes = cancel_running(
-            settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies, report=report
-        )
+        refuse_unapproved("cancel it?", [title], warned, approve)
+        outcomes = cancel_running(settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
         was_planned = stored_plan.row.status == PlanStatus.PLANNED
         stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
         with cluster.reading() as reader:

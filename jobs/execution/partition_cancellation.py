@@ -19,7 +19,6 @@ from jobs.adapters.cluster_connections.interface import ClusterReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.reassignments import owner_text
 from jobs.console_output.cancellation import partition_line, partitions_json
-from jobs.console_output.commit_events import log_event
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.execution.admin.cancellation_requests import (
     Cancellation,
@@ -93,7 +92,7 @@ def cancel_partitions(
             steps = [same_step(settings, "apply", "cancel", "--apply")]
             title = f"{pluralise(len(pending), 'partition')} to be cancelled"
             return dry_run(partitions_json(partitions), title, lines, steps, warned)
-        refuse_unapproved("cancel these?", lines, warned, approve, log_event)
+        refuse_unapproved("cancel these?", lines, warned, approve)
         with lease_for(settings, cluster, "", "cancel") as lease, ExitStack() as stack:
             controller = _controller(stack, settings, reader)
             pending = [partition for partition in cancellation.read_safe(keys) if _is_due(partition)]

@@ -11,7 +11,6 @@ from typing import Any, Final
 from jobs.adapters.cluster_connections.interface import ClusterReader, LiveCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import after_planning
-from jobs.console_output.commit_events import PlanReused, Report
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import ExitCode, RefusedError, UsageError
@@ -27,7 +26,7 @@ from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edit
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import CommandResult
+from jobs.runtime.console import CommandResult, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from planner.reassignment.partition_rollback import (
@@ -116,7 +115,7 @@ class Destinations:
 
 
 def plan_rollback(
-    settings: Settings, plan: str, to_snapshot: int | None, alias: Alias, *, detailed: bool, report: Report
+    settings: Settings, plan: str, to_snapshot: int | None, alias: Alias, *, detailed: bool
 ) -> CommandResult:
     """Plan the rollback of a plan, and return what shows it."""
     original = read_plan(settings.warehouse, plan)
@@ -124,7 +123,7 @@ def plan_rollback(
     refuse_edited(original)
     if to_snapshot == original.row.snapshot_id:
         to_snapshot = None  # the plan's rows contain this snapshot's assignments, even if it was dropped
-    rollback = _existing_plan(settings, original, to_snapshot, alias, report)
+    rollback = _existing_plan(settings, original, to_snapshot, alias)
     if rollback is None:
         with settings.connection as cluster, cluster.reading() as reader:
             rollback = _make_plan(reader, settings, original, to_snapshot, alias)
@@ -161,15 +160,13 @@ def _parameters(original: Plan, to_snapshot: int | None) -> dict[str, Any]:
     return {"rollback_of": original.plan_id, "to_snapshot": _target_snapshot(original, to_snapshot)}
 
 
-def _existing_plan(
-    settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias, report: Report
-) -> Plan | None:
+def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan | None:
     """Return the plan that has the name already; None if there is none, or if it will be replaced."""
     existing = None if alias.replaces else plan_named(settings.warehouse, alias.name)
     if not existing or not alias.name:
         return None
     refuse_other_parameters(existing, alias.name, PlanKind.REASSIGN, _parameters(original, to_snapshot), None)
-    report(PlanReused(alias.name))
+    log(f"surveyor: {alias.name} is this plan already; no new plan was made")
     return read_plan(settings.warehouse, existing.plan_id)
 
 

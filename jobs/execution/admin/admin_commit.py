@@ -286,8 +286,6 @@ def end_throttle(
     plan: Plan,
     throttler: ConfigAdmin | None,
     attempt: int | None = None,
-    *,
-    report: object = None,  # noqa: ARG001 - cancellations pass one
 ) -> bool:
     """Remove a plan's throttle if none of its replicas still move; otherwise report that it stays.
 

@@ -26,7 +26,6 @@ from jobs.adapters.brokers.admin_client import (
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.zookeeper.connection import poll_until
-from jobs.console_output.commit_events import Report, WarningsGiven
 from jobs.console_output.plan_text import warnings
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.migration_signs import refuse_migration
@@ -349,13 +348,12 @@ def dry_run(
     return CommandResult(result | {"dry_run": True}, title, *shown, steps=steps, warnings=warned)
 
 
-def refuse_unapproved(
-    question: str, lines: Iterable[str], warned: Sequence[str], approve: Approve | None, report: Report
-) -> None:
+def refuse_unapproved(question: str, lines: Iterable[str], warned: Sequence[str], approve: Approve | None) -> None:
     """Show the warnings, with the question if one is asked; raise SurveyorError unless the answer is yes."""
     keep_warnings(warned)
     if approve is None:
-        report(WarningsGiven(warned))
+        for line in warning_lines(warned):
+            log(line)
     elif not approve(Review(question, [*lines, *warning_lines(warned)], warnings=warned)):
         raise SurveyorError("not cancelled: the question was not answered with yes")
 

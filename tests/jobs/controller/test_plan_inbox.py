@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, session_of
-from jobs.console_output.commit_events import log_event
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
 from jobs.controller.decision_engine import DecisionEngine
@@ -500,7 +499,7 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
 
     def cancel() -> None:
         with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
-            outcomes.extend(cancel_running(settings, cluster, plan, skip_unsafe=False, report=log_event))
+            outcomes.extend(cancel_running(settings, cluster, plan, skip_unsafe=False))
 
     cancels = Thread(target=cancel)
     cancels.start()

@@ -13,7 +13,6 @@ from msgspec.structs import asdict
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection, ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
-from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.execution.cancellation import cancel_running
 from jobs.repositories.plans.plans_table import apply_transition
@@ -208,7 +207,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     def cancel() -> None:
         with ZooKeeperConnection(kafka.endpoint) as cluster:
             stored = read_plan(surveyor.warehouse, plan.plan_id)
-            outcomes = cancel_running(settings, cluster, stored, skip_unsafe=False, report=log_event)
+            outcomes = cancel_running(settings, cluster, stored, skip_unsafe=False)
             turned.extend((outcome.outcome, outcome.change.partition) for outcome in outcomes)
 
     thread = threading.Thread(target=cancel)
