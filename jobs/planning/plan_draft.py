@@ -133,7 +133,7 @@ def make_plan(
     _refuse_migration(snapshot)
     if not is_new:  # a new snapshot has reported what vanished
         if not existing and not is_continued:
-            options.log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
+            log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
         if vanished := vanished_by(warehouse, snapshot):
             log(f"surveyor: {vanished.sentence}", logging.WARNING)
     warehouse.ensure_tables()

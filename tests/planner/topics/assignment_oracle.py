@@ -101,6 +101,6 @@ def some_topics(draw: st.DrawFn, brokers: int) -> list[Row]:
     for number in range(count):
         existing = draw(st.just(0) | st.integers(1, 200))
         partitions = range(existing, existing + draw(st.integers(1, 40)))
-        factor, start, shift = (draw(st.integers(low, high)) for low, high in ((1, brokers), *[(0, 2**31 - 1)] * 2))
+        factor, start, shift = (draw(st.integers(low, high)) for low, high in ((1, brokers), (0, 20), (0, 2**31 - 1)))
         rows.append(topic(partitions, factor, start, shift, name=f"t{number}"))
     return rows

@@ -1,4 +1,4 @@
-"""Placement over racks as by Kafka's loops, which give its own vectors."""
+"""Placement over racks: Kafka's own vectors, and its loop as a second way to the same result."""
 
 from collections import Counter
 from collections.abc import Mapping
