@@ -133,7 +133,7 @@ quick: .venv/.test ## The tests that start nothing, neither a server nor Spark
 
 .PHONY: torture
 torture: setup-dev ## What is killed, cut off and raced, as often as can be, for hours; options, a seed, go into TORTURE_ARGS
-	KILL_POINTS=all RACES=300 HISTORIES=2000 ROUNDS=40 REPEATS=all HADOOP=1 $(BIN)/pytest -m torture $(TORTURE_ARGS)
+	KILL_POINTS=all RACES=300 HISTORIES=2000 ROUNDS=40 WAREHOUSE_ROUNDS=20 REPEATS=all HADOOP=1 $(BIN)/pytest -m torture $(TORTURE_ARGS)
 
 .PHONY: demo
 demo: STEPS = 4
