@@ -400,7 +400,8 @@ def test_topics_are_created_in_a_kraft_cluster(airflow: InsideAirflow, tmp_path:
         created = airflow.run("topics", conf={"question": "create"} | new, answer="Approve", variables=variables)
         made = topic_metadata(kraft.nodes[1].address, "made")
         asked = [ConfigResource(ConfigResource.Type.TOPIC, "made")]
-        (answer,) = AdminClient({"bootstrap.servers": kraft.bootstrap}).describe_configs(asked).values()
+        admin = AdminClient({"bootstrap.servers": kraft.bootstrap})
+        (answer,) = admin.describe_configs(asked).values()
         assert answer.result()["retention.ms"].value == "600000"
 
     assert (created.state, created.having(SUCCESS)) == (SUCCESS, set(created.states))

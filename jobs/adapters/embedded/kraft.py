@@ -94,9 +94,10 @@ class EmbeddedKRaftNode(KafkaServer):
         """Format the log dirs, unless an earlier start did."""
         if all(Path(log_dir, "meta.properties").exists() for log_dir in self.properties()["log.dirs"].split(",")):
             return
-        arguments = ["format", "-t", self.cluster_id, "-c", str(config), "--ignore-formatted", *self.format_options]
+        # the id of a cluster that ZooKeeper gave it may begin with a hyphen
+        options = ["-c", str(config), "--ignore-formatted", *self.format_options]
         done = subprocess.run(  # noqa: S603 - the checked Java with arguments of our own
-            [*java, "kafka.tools.StorageTool", *arguments],
+            [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={self.cluster_id}", *options],
             cwd=self.folder,
             capture_output=True,
             text=True,
