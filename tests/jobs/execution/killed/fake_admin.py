@@ -144,7 +144,7 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     def connected(*_: object) -> Iterator[FakeAdmin]:
         yield controller
 
-    def seen(received: Callable[[], list[Key]], *_: object) -> list[Key]:
+    def read_later(received: Callable[[], list[Key]], *_: object) -> list[Key]:
         controller.pass_time()
         return received()
 
@@ -154,7 +154,7 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
         running_waves: {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0},
         admin_commit: {"PREVIOUS_WAVE_SECONDS": 0.0},
         cancellation_requests: {"CANCELLATION_TIMEOUT_SECONDS": 0.0},
-        controller_client: {"_wait_until_seen": seen},
+        controller_client: {"_wait_until_seen": read_later},
     }
     for module, names in changed.items():
         for name, value in names.items():
