@@ -216,7 +216,7 @@ def test_reassign_counts_moves(surveyor: Surveyor, tmp_path: Path, tree: KafkaTr
 
 SIZE = ("--partitions", "3", "--replication-factor", "3")
 REFUSED = [
-    (("assign", "--topic", "orders", *SIZE), 23, "topic orders exists"),
+    (("assign", "--topic", "orders", "--partitions", "4", "--replication-factor", "3"), 23, "topic orders exists"),
     (("assign", "--topic", "t", "--partitions", "3", "--replication-factor", "4"), 23, "larger than the 3 brokers"),
     (("assign", "--topic", "t", "--replica-assignment", "0:9"), 23, "brokers 9 are not live"),
     (("assign", "--topic", "t", "--replica-assignment", "0:0"), 23, "names a broker twice"),
