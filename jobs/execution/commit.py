@@ -22,7 +22,7 @@ from jobs.adapters.zookeeper.plan_submission import path_of, read_resident_contr
 from jobs.advice.plans import after_commit, remove_throttle
 from jobs.console_output.plan_text import pending_summary
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
-from jobs.core.signals import defer_signals, raise_on_signal
+from jobs.core.signals import defer_signals, raise_on_signal, uninterruptible
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
@@ -375,12 +375,15 @@ def _submit(settings: Settings, client: KazooClient, plan: Plan, submission: Sub
     """Record the submission, submit the plan, and wait for its result."""
     data = encode_submitted(submission)
     record_submission(settings.warehouse, plan.plan_id, submission_of(session_of(client), data))
-    submit(client, plan.plan_id, data)
+    is_submitted = False
     try:
         with raise_on_signal():
+            with uninterruptible():
+                submit(client, plan.plan_id, data)
+                is_submitted = True
             return _await_result(client, plan)
     except KeyboardInterrupt:
-        if withdraw(client, plan.plan_id, 0):
+        if not is_submitted or withdraw(client, plan.plan_id, 0):
             raise
         raise SurveyorError(
             f"interrupted, but the controller has begun with plan {plan.title} and carries it out: "
