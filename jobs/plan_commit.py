@@ -28,7 +28,7 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
         of_plan = ("plan_id", "=", planned.fields["plan_id"])
         rejected = settings.warehouse.read("rejections", of_plan, columns=["code"])["code"].to_pylist()
         if not AS_REQUESTED.issuperset(rejected):
-            planned.lines = *planned.lines, "nothing was committed, because nothing that is rejected could be done"
+            planned.lines = *planned.lines, "nothing was committed: every change was rejected"
             planned.exit_code = ExitCode.REFUSED
         return planned
 

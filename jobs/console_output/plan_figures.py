@@ -185,10 +185,10 @@ def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
     """
     figures = figures_in(options) or PlanFigures()
     crowding = figures.most_in_one_rack or RackCrowding()
-    if given_up := figures.racks_given_up:
+    before, after = crowding.most
+    if (given_up := figures.racks_given_up) and (figures.fewer_racks or after > before):
         are = "rack " + given_up[0] + " is" if len(given_up) == 1 else f"racks {', '.join(given_up)} are"
         fewer = pluralise(figures.fewer_racks, "partition", "is", "are")
-        before, after = crowding.most
         crowd = f"; most replicas of a partition in one rack {before} → {after}" if after > before else ""
         yield f"{are} given up: {fewer} in fewer racks than now{crowd}"
     elif fewer_racks := figures.fewer_racks:

@@ -79,6 +79,20 @@ def install_handlers() -> None:
                 signal.signal(number, _handle)
 
 
+def restore_handlers() -> None:
+    """Handle signals as before, once a library has put handlers of its own before ours.
+
+    Such a handler lets a read of the terminal continue, so that Ctrl-C at a question would have no effect. Only the
+    main thread can install a handler again; in another one the library's handler stays, and ends such a read.
+    """
+    for number in SIGNALS:
+        handler = signal.getsignal(number)
+        if threading.current_thread() is not threading.main_thread():
+            signal.siginterrupt(number, True)  # noqa: FBT003 - its only parameter besides the number
+        elif handler is not None:
+            signal.signal(number, handler)
+
+
 def is_guarded() -> bool:
     """Return whether this process is a command, whose signals are handled here."""
     return _state.guarded

@@ -151,6 +151,8 @@ def commit_rollback(settings: Settings, planned: CommandResult, commit: Callable
     original = find_plan(settings.warehouse, planned.fields["rollback_of"])
     is_back = original.status == PlanStatus.ROLLED_BACK
     later = f"; rolled_back once `surveyor verify {planned.fields['plan_id']}` finds every partition restored"
+    if not planned.fields["changes"] and not is_back:
+        done.exit_code, later = ExitCode.REFUSED, "; nothing was committed: every partition was rejected"
     done.lines = *done.lines, f"plan {original.title} is {original.status}{'' if is_back else later}"
     done.fields |= {"rollback_of_status": original.status, "rolled_back": is_back}
     return done

@@ -203,7 +203,7 @@ def later_commit(warehouse: Warehouse, snapshot: Snapshot, plan_id: str = "") ->
         return None
     known = warehouse.typed_rows(PlanRecord, ("plan_id", "in", sorted(committed)))
     cycles = {row.plan_id for row in known if row.is_cycle}
-    plans = [plan for plan in committed if plan not in cycles]
+    plans = [plan for plan in committed if plan and plan not in cycles]  # not what `cancel --partitions` recorded
     if not plans:
         return None
     last = max(plans, key=committed.__getitem__)

@@ -40,7 +40,7 @@ from jobs.core.option_places import (
     option_places,
 )
 from jobs.core.text_decoding import read_text_file
-from jobs.core.units import PERIOD, RATE, parse_rate
+from jobs.core.units import parse_period, parse_rate
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import log, warn
 from jobs.runtime.suggestions import GivenOptions
@@ -87,12 +87,18 @@ class ClusterConf(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Names and regexes of topics that count as internal, in addition to those of `schemas.internal_topics`."""
     imbalance_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.1
     controller_id: Annotated[int, Meta(ge=0, le=CONTROLLER_ID)] = CONTROLLER_ID
-    retention: Annotated[str, Meta(pattern=PERIOD)] = "30d"
+    retention: str = "30d"
     commit_lease: bool = True
-    throttle: Annotated[str, Meta(pattern=RATE)] | None = None
+    throttle: str | None = None
     limits: LimitsConf = LimitsConf()
 
     def __post_init__(self) -> None:
+        try:
+            parse_period("retention", self.retention)
+            if self.throttle not in {None, NO_THROTTLE}:
+                parse_rate("throttle", str(self.throttle))
+        except UsageError as error:
+            raise ValueError(str(error)) from None
         for text in self.internal_topics:
             try:
                 re.compile(text)

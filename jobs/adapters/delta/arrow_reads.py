@@ -25,6 +25,8 @@ Filter = tuple[str, str, Any]
 
 _ARROW_STORES: Final = frozenset({"s3", "s3a"})
 
+_NONE: Final = pc.scalar(False)  # noqa: FBT003 - a value
+
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -32,7 +34,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "in": lambda column, values: column.isin(list(values)),
+    "in": lambda column, values: column.isin(list(values)) if len(values) else _NONE,
 }
 
 

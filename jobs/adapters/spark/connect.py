@@ -23,6 +23,7 @@ from pyspark.sql.utils import is_remote
 from jobs.adapters.spark import embedded_engine
 from jobs.adapters.spark.remote import REMOTE, address
 from jobs.core.errors import MissingError
+from jobs.core.signals import restore_handlers
 
 MAX_CONNECT_RETRIES: Final = 5
 """Retries after a failed call, with growing intervals, 17 seconds in all."""
@@ -108,6 +109,7 @@ def _embedded_session() -> SparkSession:
     for setting in (UTC | NO_ORIGINS).items():
         session.conf.set(*setting)
     channel.close()  # gRPC gave the session's channel the same connection
+    restore_handlers()  # the engine would end its server at Ctrl-C
     return session
 
 

@@ -126,6 +126,7 @@ def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> Non
     warehouse.append("plans", [{"plan_id": "d", "status": "planned"}])
     statuses = [[row["status"] for row in warehouse.rows("plans", ("plan_id", "=", plan))] for plan in "abcde"]
     assert statuses == [["planned"], ["committed"], ["planned"], ["planned"], []]
+    assert warehouse.rows("plans", ("snapshot_id", "in", [])) == []
 
 
 def test_a_table_without_its_log_is_refused(tmp_path: Path) -> None:

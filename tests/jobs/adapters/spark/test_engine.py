@@ -1,6 +1,7 @@
 """Which engine a command uses, and why; and that the embedded one serves its own process only."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from jobs.adapters.spark import embedded_engine, engine
 from jobs.adapters.spark.engine import Engine, Place
-from jobs.core.errors import MissingError, UsageError
+from jobs.core.errors import ExitCode, MissingError, UsageError
 
 VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 
@@ -35,6 +36,17 @@ with subprocess.Popen([sys.executable, "-uc", stranger], stdin=-1, stdout=-1) as
     except Exception as error:
         print(type(error).__name__, error)
     other.kill()
+"""
+
+AT_A_QUESTION: Final = """\
+import os, sys
+from jobs.adapters.spark import connect
+from jobs.core.signals import install_handlers
+
+install_handlers()
+connect.begin_embedded().range(1).count()
+print("asked", flush=True)
+os.read(0, 1)
 """
 
 
@@ -152,3 +164,16 @@ def test_a_stranger_ends_the_command(choice: Engine) -> None:
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
 
     assert done.stdout.startswith("StrangerError another process connected to the embedded engine"), done
+
+
+@pytest.mark.spark
+def test_an_interrupt_ends_a_question_while_the_engine_runs() -> None:
+    """The engine has a handler of its own for Ctrl-C, after which a read of the terminal would continue."""
+    with subprocess.Popen([sys.executable, "-c", AT_A_QUESTION], stdin=-1, stdout=-1, stderr=-1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"asked\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(20) == ExitCode.INTERRUPTED
+        finally:
+            process.kill()
