@@ -53,6 +53,11 @@ NOT_REQUESTED: Final = RollbackRejection(
     RejectionCode.NOT_REQUESTED, "no commit of the plan requested it, so the plan moved nothing here"
 )
 
+_RESTORED_OR_MOVING: Final = frozenset(
+    {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_REQUESTED, RejectionCode.REASSIGNMENT_IN_PROGRESS}
+)
+"""Codes of partitions for which a rollback has nothing left to request."""
+
 _NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
     PlanStatus.REFUSED: "nothing of it was committed",
@@ -151,7 +156,9 @@ def commit_rollback(settings: Settings, planned: CommandResult, commit: Callable
     original = find_plan(settings.warehouse, planned.fields["rollback_of"])
     is_back = original.status == PlanStatus.ROLLED_BACK
     later = f"; rolled_back once `surveyor verify {planned.fields['plan_id']}` finds every partition restored"
-    if not planned.fields["changes"] and not is_back:
+    of_plan = ("plan_id", "=", planned.fields["plan_id"])
+    rejected = settings.warehouse.read("rejections", of_plan, columns=["code"])["code"].to_pylist()
+    if not planned.fields["changes"] and not _RESTORED_OR_MOVING.issuperset(rejected):
         done.exit_code, later = ExitCode.REFUSED, "; nothing was committed: every partition was rejected"
     done.lines = *done.lines, f"plan {original.title} is {original.status}{'' if is_back else later}"
     done.fields |= {"rollback_of_status": original.status, "rolled_back": is_back}
