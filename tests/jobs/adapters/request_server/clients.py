@@ -21,7 +21,7 @@ from jobs.adapters.request_server.messages import API_VERSIONS
 
 METADATA = 3
 PRODUCER_IDS = 67
-SECONDS = 10.0
+SECONDS = 30.0
 
 
 @dataclass
