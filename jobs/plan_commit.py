@@ -17,6 +17,7 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
     from jobs.core.errors import ExitCode
     from jobs.core.units import parse_seconds
     from jobs.planning.plan_draft import report_plan
+    from jobs.repositories.plans.repository import rejection_codes
 
     max_wait = None if options.max_wait is None else parse_seconds("--max-wait", options.max_wait)
     if options.apply:
@@ -25,9 +26,7 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
     if not options.apply:
         return planned
     if not (planned.fields["changes"] or planned.fields["operations"]):
-        of_plan = ("plan_id", "=", planned.fields["plan_id"])
-        rejected = settings.warehouse.read("rejections", of_plan, columns=["code"])["code"].to_pylist()
-        if not AS_REQUESTED.issuperset(rejected):
+        if rejection_codes(settings.warehouse, planned.fields["plan_id"]) - AS_REQUESTED:
             planned.lines = *planned.lines, "nothing was committed: every change was rejected"
             planned.exit_code = ExitCode.REFUSED
         return planned

@@ -22,7 +22,7 @@ from jobs.repositories.plans.commit_log import CommitLog, requested_changes
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
 from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
-from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited
+from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited, rejection_codes
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
@@ -53,10 +53,8 @@ NOT_REQUESTED: Final = RollbackRejection(
     RejectionCode.NOT_REQUESTED, "no commit of the plan requested it, so the plan moved nothing here"
 )
 
-_RESTORED_OR_MOVING: Final = frozenset(
-    {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_REQUESTED, RejectionCode.REASSIGNMENT_IN_PROGRESS}
-)
-"""Codes of partitions for which a rollback has nothing left to request."""
+_RESTORED: Final = frozenset({RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_REQUESTED})
+"""Codes of partitions that have their former assignment."""
 
 _NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
@@ -86,7 +84,7 @@ class Rollback:
     def is_back(self) -> bool:
         """Whether every partition has its former assignment."""
         codes = {code for code, _ in self.rejected.values()}
-        return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_REQUESTED}
+        return not self.changes and codes <= _RESTORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +154,10 @@ def commit_rollback(settings: Settings, planned: CommandResult, commit: Callable
     original = find_plan(settings.warehouse, planned.fields["rollback_of"])
     is_back = original.status == PlanStatus.ROLLED_BACK
     later = f"; rolled_back once `surveyor verify {planned.fields['plan_id']}` finds every partition restored"
-    of_plan = ("plan_id", "=", planned.fields["plan_id"])
-    rejected = settings.warehouse.read("rejections", of_plan, columns=["code"])["code"].to_pylist()
-    if not planned.fields["changes"] and not _RESTORED_OR_MOVING.issuperset(rejected):
-        done.exit_code, later = ExitCode.REFUSED, "; nothing was committed: every partition was rejected"
+    if not planned.fields["changes"]:
+        codes = rejection_codes(settings.warehouse, planned.fields["plan_id"])
+        if codes - _RESTORED - {RejectionCode.REASSIGNMENT_IN_PROGRESS}:
+            done.exit_code, later = ExitCode.REFUSED, "; nothing was committed: every partition was rejected"
     done.lines = *done.lines, f"plan {original.title} is {original.status}{'' if is_back else later}"
     done.fields |= {"rollback_of_status": original.status, "rolled_back": is_back}
     return done

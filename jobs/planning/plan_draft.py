@@ -122,8 +122,7 @@ def make_plan(
     address is not given, or a plan has the name already: the same plan is on the same snapshot.
     """
     warehouse, alias = settings.warehouse, Alias(options.name, options.replace_name)
-    continued = _on_snapshot_of_begun(settings, alias, options)
-    is_continued, options = continued is not options, continued
+    given, options = options, _on_snapshot_of_begun(settings, alias, options)
     snapshot_id = options.snapshot_id
     is_new = _takes_snapshot(settings, options, alias)
     snapshot = find_snapshot(warehouse, _refreshed(settings, source) if is_new else snapshot_id)
@@ -132,7 +131,7 @@ def make_plan(
         refuse_older(existing, alias.name, snapshot.snapshot_id)
     _refuse_migration(snapshot)
     if not is_new:  # a new snapshot has reported what vanished
-        if not existing and not is_continued:
+        if not existing and options is given:  # else the plan that is continued has been named
             log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
         if vanished := vanished_by(warehouse, snapshot):
             log(f"surveyor: {vanished.sentence}", logging.WARNING)

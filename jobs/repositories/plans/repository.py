@@ -22,6 +22,11 @@ _EDITED: Final = "its stored rows were changed or deleted; plan again"
 _REGISTRATION_COLUMNS: Final = ("topic", "partition", "eligible_leader_replicas")
 
 
+def rejection_codes(warehouse: Warehouse, plan_id: str) -> set[str]:
+    """Return the codes of a plan's rejections."""
+    return set(warehouse.read("rejections", ("plan_id", "=", plan_id), columns=["code"])["code"].to_pylist())
+
+
 def find_plan(warehouse: Warehouse, id_or_name: str) -> PlanRecord:
     """Return a plan's row by id or alias."""
     if not warehouse.exists():
