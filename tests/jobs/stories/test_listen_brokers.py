@@ -16,14 +16,7 @@ from types import MappingProxyType
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 from cryptography import x509
 from scramp import ScramMechanism
 
@@ -43,7 +36,7 @@ from tests.jobs.support.commands.control_process import (
 from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, Asked, asked
 from tests.jobs.support.kafka.hostile_clients import hostile_clients, listener_port, megabytes
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
-from tests.jobs.support.kafka.real_cluster import Flow, eventually, kafka_tree
+from tests.jobs.support.kafka.real_cluster import Flow, eventually, kafka_tree, throttle
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
@@ -430,14 +423,13 @@ def kafkas_own_tools_do_their_work(story: Asked, folder: Path) -> None:
     cluster = story.cluster
     tools = Tools(cluster.bootstrap)
     created = ("--create", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
-    assert "Created topic made" in tools.shown(TOPICS, *created, "--config", "retention.ms=5000")
+    assert "Created topic made" in tools.shown(TOPICS, *created, "--config", "retention.ms=86400000")
     assert "topic made exists" in tools.run(TOPICS, *created).stdout
     assert "PartitionCount: 2" in tools.shown(TOPICS, "--describe", "--topic", "made")
     tools.shown(TOPICS, "--alter", "--topic", "made", "--partitions", "3")
     assert "PartitionCount: 3" in tools.shown(TOPICS, "--describe", "--topic", "made")
 
-    # a follower takes a megabyte each 11 s, however low the rate, and all of it before it has heard of the throttle
-    throttle(cluster, "made")
+    throttle(cluster, "made", 10_000)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for _ in range(500):
         producer.produce("made", b"x" * 20_000, partition=0)
@@ -469,29 +461,6 @@ def kafkas_own_tools_do_their_work(story: Asked, folder: Path) -> None:
 
 def assignment(story: Asked, topic: str) -> Mapping[int, Sequence[int]]:
     return story.kafka.assignment(topic).partitions
-
-
-def throttle(cluster: EmbeddedCluster, topic: str) -> None:
-    """Throttle the replicas of a topic; return once all brokers apply it: the topic's change first, then their own."""
-    sides, admin = ("leader", "follower"), AdminClient({"bootstrap.servers": cluster.bootstrap})
-    lists = {f"{side}.replication.throttled.replicas": "*" for side in sides}
-    rates = {f"{side}.replication.throttled.rate": "10000" for side in sides}
-    resources = [config(ResourceType.TOPIC, topic, lists)]
-    resources += [config(ResourceType.BROKER, str(broker), rates) for broker in cluster.brokers]
-    for resource in resources:
-        admin.incremental_alter_configs([resource])[resource].result(60)
-
-    def is_known_to(broker: int) -> bool:
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        entries = admin.describe_configs([resource])[resource].result(60)
-        return all(name in entries and entries[name].value == rate for name, rate in rates.items())
-
-    assert all(eventually(lambda: is_known_to(broker)) for broker in cluster.brokers)  # noqa: B023 - waited for here
-
-
-def config(kind: ResourceType, name: str, values: Mapping[str, str]) -> ConfigResource:
-    entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in values.items()]
-    return ConfigResource(kind, name, incremental_configs=entries)
 
 
 def committed_group(bootstrap: str) -> int:

@@ -19,7 +19,7 @@ from schemas.plan import Plan
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
-from tests.jobs.support.kafka.real_cluster import Traffic, eventually
+from tests.jobs.support.kafka.real_cluster import Traffic, eventually, throttle
 from tests.jobs.support.rows.move_rows import commit_process, reassignment
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -138,15 +138,12 @@ def test_rate_changed_in_mid_move_and_interrupted(
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
 
 
-def test_refuses_while_a_foreign_reassignment_runs(
-    kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
+def test_refuses_while_a_foreign_reassignment_runs(  # noqa: PLR0913, PLR0917 - fixtures
+    cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
 ) -> None:
     """Theirs is slow: it is throttled to nearly nothing."""
-    theirs = {LEADER_REPLICAS: "1:1,1:2", FOLLOWER_REPLICAS: "1:0"}
-    slow = {LEADER_RATE: "1000", FOLLOWER_RATE: "1000"}
-    for broker in (0, 1, 2):
-        assert admin.alter_override("broker", str(broker), slow) == 0
-    assert admin.alter_override("topic", topic, theirs) == 0
+    theirs, slow = (LEADER_REPLICAS, FOLLOWER_REPLICAS), {LEADER_RATE: "1000", FOLLOWER_RATE: "1000"}
+    throttle(cluster, topic, 1000)
     assert admin.reassign({(topic, 1): [1, 0]}) == {(topic, 1): 0}
     plan = store_plan(warehouse, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
     before = overrides(kafka)
@@ -154,7 +151,7 @@ def test_refuses_while_a_foreign_reassignment_runs(
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--throttle", "1MB")
     running = admin.reassignments()
     stood = kafka.assignment(topic).partitions
-    for broker in (0, 1, 2):
+    for broker in cluster.brokers:
         assert admin.alter_override("broker", str(broker), dict.fromkeys(slow)) == 0
     assert admin.alter_override("topic", topic, dict.fromkeys(theirs)) == 0
     assert eventually(lambda: not is_being_reassigned(kafka, topic))
