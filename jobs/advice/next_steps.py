@@ -26,9 +26,10 @@ from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from planner.columns.broker_skew import BYTES, EMPTY, LEADERS, Skew
 from schemas.broker_configs import DEFAULT_ENTITY
-from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
+from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
+from schemas.plan import BEGUN
 from schemas.rows import PlanRecord, QuarantinedZnode
 from schemas.text import abbreviate, broker_list, plan_size, pluralise
 
@@ -291,7 +292,8 @@ def _begun_plans(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Plans whose commit has begun and is not complete."""
     begun = situation.begun
     for plan in reversed(begun[-PLANS_SHOWN:]):
-        name, text = quote(plan.command_name), _plan_text(situation, plan, str(plan.status))
+        throttled = ", and its throttle is set" if plan.plan_id in situation.warehouse_status.throttled else ""
+        name, text = quote(plan.command_name), _plan_text(situation, plan, f"{plan.status}{throttled}")
         if situation.holder is not None and situation.holder.plan == plan.plan_id:
             text = f"plan {name} ({plan.kind}) is carried out by {situation.holder}"
             yield Suggestion(f"{text}: wait for it, or ask there", f"verify {name}")
@@ -405,7 +407,7 @@ def _is_live(health: Health, broker: str) -> bool:
 
 
 def _is_begun(plan: PlanRecord) -> bool:
-    return plan.status in {PlanStatus.COMMITTING, PlanStatus.PARTIAL}
+    return plan.status in BEGUN
 
 
 def _is_committable(situation: ClusterSituation, plan: PlanRecord) -> bool:
@@ -459,9 +461,13 @@ def _racks(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _skew(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Suggest a plan that evens out brokers, unless one is down or drained or replicas move, which is not lasting."""
+    """Suggest a plan that evens out brokers, unless that would not last: one is down or drained, or replicas move.
+
+    Replicas will also move if a plan that moves them has begun and its commit was interrupted.
+    """
     health = situation.health
-    if health.gone or health.moving or situation.drained:
+    moves_on = any(plan.traits.moves_replicas and situation.is_fresh(plan) for plan in situation.begun)
+    if health.gone or health.moving or situation.drained or moves_on:
         return
     for skew in health.skew:
         removed = situation.warehouse_status.removed if skew.quantity == EMPTY else {}

@@ -18,7 +18,7 @@ from schemas import reasons
 from schemas.enums import OperationKind, Outcome, PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.operation_data import AlteredConfig, data_of
-from schemas.plan import CLOSED, Plan, RowOutcome
+from schemas.plan import BEGUN, CLOSED, Plan, RowOutcome
 from schemas.rows import Broker, Change, PlanRecord
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ PLAINTEXT: Final = "PLAINTEXT"
 """The security protocol of listeners that need no --command-config."""
 
 UNDONE_OUTCOMES: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
-
-BEGUN_STATUSES: Final = frozenset({PlanStatus.COMMITTING, PlanStatus.PARTIAL})
 
 
 def after_planning(settings: Settings, plan: PlanRecord, name: str, *, operations: int) -> list[Suggestion]:
@@ -50,7 +48,7 @@ def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations:
         return [suggestion(settings, "verify", "verify", name)]
     if plan.is_cycle:
         return [suggestion(settings, "see what is due now", "status")]
-    if status in BEGUN_STATUSES:
+    if status in BEGUN:
         return [_resume(settings, name, *_unknown_access(settings, plan))]
     if status != PlanStatus.PLANNED or not (plan.changes or operations):
         return []
@@ -95,17 +93,36 @@ _RULES_OUT_SAME_PLAN: Final = (
 
 def _plan_again(settings: Settings, plan: PlanRecord) -> Suggestion | None:
     """Return the command that makes a plan again; None if it is not known."""
-    words = shlex.split(plan.command or "")[1:]
+    words = goal_of(plan.command)
     if words[:1] != ["plan"] or HIDDEN in str(plan.command):
         return None
-    for option, values in _REPLANNING_OPTIONS.items():
+    throttle = settings.given_options.get("throttle", ()) if plan.traits.moves_replicas else ()
+    return suggestion(settings, "plan again on a new snapshot", *words, *throttle)
+
+
+def goal_of(command: str | None) -> list[str]:
+    """Return the words of a plan's command without the options that do not change what is planned.
+
+    >>> goal_of("surveyor plan reassign --remove-brokers 3 --throttle 5MB --name x")
+    ['plan', 'reassign', '--remove-brokers', '3']
+    """
+    words = shlex.split(command or "")[1:]
+    for option, values in _OPTIONS_OF_ONE_RUN.items():
         if option in words:
             del words[words.index(option) : words.index(option) + 1 + values]
-    return suggestion(settings, "plan again on a new snapshot", *words)
+    return words
 
 
-_REPLANNING_OPTIONS: Final = {"--name": 1, "--snapshot": 1, "--replace-name": 0, "--refresh": 0, "--no-refresh": 0}
-"""The number of values of each option that is left out where a plan is made again."""
+_OPTIONS_OF_ONE_RUN: Final = {
+    "--name": 1,
+    "--snapshot": 1,
+    "--throttle": 1,
+    "--replace-name": 0,
+    "--refresh": 0,
+    "--no-refresh": 0,
+    "--detailed-exitcode": 0,
+}
+"""The number of values of each option that does not change what is planned."""
 
 
 def list_all_command(settings: Settings, name: str) -> str:
@@ -165,7 +182,7 @@ def _after_verification(
     moving: bool,
     holder: LeaseHolder | None,
 ) -> Iterator[Suggestion]:
-    is_open = plan.status in {PlanStatus.PLANNED, *BEGUN_STATUSES} and not plan.is_cycle and holder is None
+    is_open = plan.status in {PlanStatus.PLANNED, *BEGUN} and not plan.is_cycle and holder is None
     user = None if holder is None else f"{holder.user}@{holder.host}"
     if ReassignmentStatus.IN_PROGRESS in statuses or holder:
         yield suggestion(settings, "verify again", "verify", name)

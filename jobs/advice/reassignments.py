@@ -9,19 +9,25 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from jobs.adapters.cluster_connections.interface import ClusterReader
+from jobs.advice.plans import commit_command
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError
 from jobs.preconditions.running_reassignments import Reassignments, others_than, reassignment_statuses, reassignments_of
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.moving_plans import MovingPlan, moving_plans
 from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.snapshots import find_snapshot, table_as_of
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Suggestion, command_line
+from jobs.runtime.suggestions import Suggestion, command_line, suggestion
 from planner.reassignment.obstacles import BlockedReassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from schemas.enums import PlanStatus
-from schemas.plan import Plan
-from schemas.rows import Change, Key
+from schemas.enums import PlanStatus, RejectionCode
+from schemas.plan import BEGUN, Plan
+from schemas.rows import Change, Key, PlanRecord
 from schemas.text import abbreviate, pluralise
+
+MAX_MOVES_ATTRIBUTED: Final = 100
+"""Reassignments whose plans are looked up; the plans of a few name those of many."""
 
 _MAX_PARTITIONS_PER_COMMAND: Final = 100
 """Maximum number of partitions in a suggested command; run again, it is suggested for the others."""
@@ -54,6 +60,34 @@ def owners_of(settings: Settings, reassignments: Iterable[BlockedReassignment]) 
 def owner_text(owner: MovingPlan) -> str:
     """Name a plan, what it moves, and the author of its commit."""
     return f"plan {owner.row.title}, committed by {owner.begun}, moves {abbreviate(owner.partitions)}"
+
+
+def steps_of_moving_plans(settings: Settings, plan: PlanRecord) -> list[Suggestion]:
+    """Name the plans that move partitions which a new plan leaves alone, and how to go on with them."""
+    in_progress = ("code", "=", RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
+    warehouse, columns = settings.warehouse, ("topic", "partition")
+    rejected = warehouse.read("rejections", ("plan_id", "=", plan.plan_id), in_progress, columns=columns)
+    keys = {*values_of(rejected.slice(0, MAX_MOVES_ATTRIBUTED), *columns)}
+    if not keys:
+        return []
+    snapshot = find_snapshot(warehouse, plan.snapshot_id)
+    of_topics = ("topic", "in", sorted({topic for topic, _ in keys}))
+    lists = (*columns, "replicas", "removing_replicas")
+    moving = values_of(table_as_of(warehouse, snapshot, "partitions", of_topics, columns=lists), *lists)
+    targets = {
+        (topic, partition): [broker for broker in replicas or () if broker not in (removing or ())]
+        for topic, partition, replicas, removing in moving
+        if (topic, partition) in keys
+    }
+    return [_step_of(settings, owner) for owner in moving_plans(warehouse, targets)]
+
+
+def _step_of(settings: Settings, owner: MovingPlan) -> Suggestion:
+    name = owner.row.command_name
+    if owner.row.status in BEGUN:
+        what = f"{owner_text(owner)}; unless that command still runs, continue"
+        return suggestion(settings, what, *commit_command(settings, name))
+    return suggestion(settings, owner_text(owner), "verify", name)
 
 
 def stalled_steps(stalled: Sequence[BlockedReassignment], owners: Sequence[MovingPlan] = ()) -> list[Suggestion]:

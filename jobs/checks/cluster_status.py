@@ -10,12 +10,12 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Thread
-from typing import Any, Final
+from typing import Any
 
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.advice.next_steps import ClusterSituation, UncommittedPlan, next_steps, uncommitted_plans
 from jobs.advice.outage import outage_now
-from jobs.advice.reassignments import owners_of
+from jobs.advice.reassignments import MAX_MOVES_ATTRIBUTED, owners_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.drained_brokers import has_registered_again
 from jobs.repositories.log_sizes import bytes_by_broker
@@ -39,9 +39,6 @@ from planner.columns.broker_skew import BYTES, EMPTY, FAR_BYTES, far_from_even
 from schemas.enums import PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.topic_configs import DEFAULT_MIN_ISR
-
-MAX_MOVES_ATTRIBUTED: Final = 100
-"""Reassignments whose plans are looked up; the plans of a few name those of many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
 from jobs.advice.outage import in_json, outage_left_by
-from jobs.advice.plans import BEGUN_STATUSES, after_planning
+from jobs.advice.plans import after_planning, goal_of
+from jobs.advice.reassignments import steps_of_moving_plans
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_signs import migration_refusal, refuse_migration
@@ -54,6 +55,7 @@ from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
 from planner.placement.plan_figures import stored_figures
 from schemas.enums import PlanKind, PlanStatus
+from schemas.plan import BEGUN
 from schemas.plan_digest import NULL
 from schemas.rows import Operation, PlanRecord, RejectionRecord, Row, Snapshot
 from schemas.tables import SPARK_SCHEMAS
@@ -107,6 +109,7 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> C
     result |= in_json(outage_left_by(warehouse, row))
     name = options.name or row.plan_id
     steps = after_planning(settings, row, name, operations=result["operations"])
+    steps += steps_of_moving_plans(settings, row)
     lines = plan_lines(settings, row, name) if settings.for_people else ()
     has_changes = bool(result["changes"] or result["operations"])
     code = ExitCode.CHANGES if options.detailed and has_changes else ExitCode.DONE
@@ -161,33 +164,38 @@ def make_plan(
             if alias.name is None
             else f" (it is stored without the name {alias.name!r}, which the next attempt can use)"
         )
-        raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
+        moved = steps_of_moving_plans(settings, find_plan(warehouse, result["plan_id"]))
+        owners = "".join(f"\n  {step.what}: `{step.command}`" for step in moved)
+        raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}{owners}", result)
     return result
 
 
 def _on_snapshot_of_begun(settings: Settings, alias: Alias, options: PlanOptions) -> PlanOptions:
-    """With --apply, let a plan of this name or command that is not finished be found again, to continue its commit."""
+    """With --apply, let a plan of this name or goal that is not finished be found again, to continue its commit."""
     warehouse = settings.warehouse
     if not options.apply or alias.replaces or options.snapshot_id is not None or not warehouse.exists():
         return options
-    existing = _begun_by_command(settings, options) if alias.name is None else plan_named(warehouse, alias.name)
-    if existing is None or existing.status not in {PlanStatus.PLANNED, *BEGUN_STATUSES}:
+    existing = plan_named(warehouse, alias.name) or _begun_with_same_goal(settings, options)
+    if existing is None or existing.status not in {PlanStatus.PLANNED, *BEGUN}:
         return options
     return replace(options, snapshot_id=existing.snapshot_id, refresh=False)
 
 
-def _begun_by_command(settings: Settings, options: PlanOptions) -> PlanRecord | None:
-    """Return the newest plan of the same command whose commit has begun, unless it is too old to be committed."""
-    max_age = settings.conf.limits.max_plan_age_hours * 3600
+def _begun_with_same_goal(settings: Settings, options: PlanOptions) -> PlanRecord | None:
+    """Return the newest plan of the same goal whose commit has begun, unless it is too old to be committed.
+
+    Commands that differ in the plan's name or the throttle have the same goal.
+    """
+    max_age, goal = settings.conf.limits.max_plan_age_hours * 3600, goal_of(options.command)
     begun = [
         plan
-        for plan in settings.warehouse.typed_rows(PlanRecord, ("command", "=", options.command))
-        if plan.status in BEGUN_STATUSES and age_seconds(plan.created_at) < max_age
+        for plan in settings.warehouse.typed_rows(PlanRecord, ("status", "in", sorted(BEGUN)))
+        if goal_of(plan.command) == goal and age_seconds(plan.created_at) < max_age
     ]
     if not begun:
         return None
     newest = max(begun, key=attrgetter("created_at", "plan_id"))
-    log(f"surveyor: plan {newest.plan_id} of the same command is {newest.status}, and is continued")
+    log(f"surveyor: plan {newest.title} of the same goal is {newest.status}, and is continued")
     return newest
 
 

@@ -203,6 +203,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({}, {"plans": [plan("partial", names=[], name=None)]}, "plan 5f (elect) is partial", "commit 5f"),
     ({}, {"plans": [plan("committing", snapshot_id=1)]}, "plan a (elect) is committing", "commit a"),
     (
+        {"skew": [Skew(quantity="empty", amounts={4: 0}, share=12.4)]},
+        {"plans": [plan("committing", kind="reassign")], "throttled": ["5f"]},
+        "plan a (reassign) is committing, and its throttle is set",
+        "commit a",
+    ),
+    (
         {},
         {"plans": [plan("partial", created_at=NOW - timedelta(days=2))]},
         "plan a (elect) is partial, and too old for a commit",
@@ -603,7 +609,7 @@ def test_moves_of_a_plan_that_do_not_move_belong_to_its_author() -> None:
 def test_a_throttle_is_due_once_nothing_moves_by_it() -> None:
     assert steps(replace(WELL, moving=1), throttled=["5f"]) == []
     assert [step.what for step in steps(plans=[plan("committing")], throttled=["5f"])] == [
-        "plan a (elect) is committing"
+        "plan a (elect) is committing, and its throttle is set"
     ]
 
 

@@ -133,6 +133,39 @@ def test_the_same_command_continues_after_a_crash(
     assert (once_more.code, taken) == ((REFUSED, True) if name else (DONE, False))
 
 
+@pytest.mark.parametrize("differently", [("--throttle", "6MB"), ("--name", "again"), ("--name", "again", "--yes")])
+def test_the_same_goal_continues_after_a_crash(
+    surveyor: Surveyor, controller: CancellingController, question: list[str], differently: tuple[str, ...]
+) -> None:
+    controller.crash_at(1, done=True)
+    with pytest.raises(CrashError):
+        surveyor(*question, "--apply", "--throttle", "5MB")
+    (begun,) = surveyor.warehouse.rows("plans")
+
+    again = surveyor(*question, *differently, "--apply")
+
+    assert f"plan {begun['plan_id']} of the same goal is {begun['status']}, and is continued" in again.stderr
+    assert again.code == DONE
+    (plan,) = surveyor.warehouse.rows("plans")
+    assert (plan["status"], plan["names"]) == ("committed", ["again"] if "again" in differently else [])
+    assert (controller.requests, surveyor.warehouse.rows("throttles")) == ([{(T, 0): [2, 1, 0]}], [])
+
+
+def test_a_plan_names_the_plan_that_moves_what_it_leaves_alone(
+    surveyor: Surveyor, controller: CancellingController, tmp_path: Path
+) -> None:
+    command = ["plan", "reassign", "--reassignment-json-file", reassignment_file(tmp_path, (T, 1, [0, 2]))]
+    assert surveyor(*command, "--apply", "--name", "move", "--max-wait", "0s").code == RUNNING
+
+    refused = surveyor(*command)
+    planned = surveyor.json("plan", "reassign", "--replication-factor", "3")
+
+    assert (refused.code, len(controller.requests)) == (REFUSED, 1)
+    texts = [refused.stderr, *(f"{step['what']}: `{step['command']}" for step in planned["next"])]
+    named = [text for text in texts if "moves t-1" in text and "continue: `surveyor commit move --apply" in text]
+    assert len(named) == 2
+
+
 def test_a_plan_of_which_all_is_rejected_is_not_done(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
     tree.write(f"/brokers/topics/{T}", encode_assignment(Assignment(BEFORE, {0: [2]}, {}, TOPIC_ID)))
 

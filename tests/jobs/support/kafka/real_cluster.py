@@ -89,7 +89,9 @@ def throttle(cluster: EmbeddedCluster, topic: str, rate: int) -> None:
     brokers = [str(broker) for broker in cluster.brokers]
     changes = [(ResourceType.TOPIC, topic, replicas), *((ResourceType.BROKER, broker, rates) for broker in brokers)]
     for kind, name, values in changes:
-        entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in values.items()]
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in values.items()
+        ]
         resource = ConfigResource(kind, name, incremental_configs=entries)
         admin.incremental_alter_configs([resource])[resource].result(60)
 
