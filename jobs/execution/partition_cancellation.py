@@ -97,7 +97,8 @@ def cancel_partitions(
             controller = _controller(stack, settings, reader)
             pending = [partition for partition in cancellation.read_safe(keys) if _is_due(partition)]
             cancellation.request(Step.CANCEL, pending, controller, lease)
-        return _report(cancellation.read([*cancellation.outcomes]).partitions, cancellation.outcomes)
+        untouched = [partition for partition in partitions if partition.key not in cancellation.outcomes]
+        return _report(cancellation.read([*cancellation.outcomes]).partitions, cancellation.outcomes, untouched)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -203,19 +204,24 @@ def _controller(
         return error
 
 
-def _report(final: Sequence[PartitionStatus], outcomes: Mapping[Key, Reason]) -> CommandResult:
-    """Return what shows the outcomes; partitions that continue because they are not safe have not failed."""
+def _report(
+    final: Sequence[PartitionStatus], outcomes: Mapping[Key, Reason], untouched: Sequence[PartitionStatus]
+) -> CommandResult:
+    """Return what shows the outcomes; partitions that continue because they are not safe have not failed.
+
+    `untouched` has the partitions that were named and of which nothing was to be cancelled.
+    """
     cancelled = [row for row in final if outcomes[row.key][0] is Outcome.APPLIED]
     continuing = [row for row in final if outcomes[row.key][0] is Outcome.SKIPPED and not _is_due(row)]
     shown = {row.key for row in [*cancelled, *continuing]}
     others = [row for row in final if row.key not in shown]
     failed = [row for row in others if outcomes[row.key][0] is not Outcome.STALE]
     lines = [f"  {row.change.name}  {outcomes[row.key][1]}" for row in others]
-    hint = "; to change their order: surveyor plan reassign"
+    hint = "; `surveyor plan reassign --reassignment-json-file FILE` changes their order"
     lines += [f"  {row.change.name}  {outcomes[row.key][1]}{hint if row.current else ''}" for row in cancelled]
-    lines += [partition_line(row) for row in continuing]
+    lines += [partition_line(row) for row in [*continuing, *untouched]]
     return CommandResult(
-        partitions_json(final) | {"cancelled_now": len(cancelled), "failed": len(failed)},
+        partitions_json([*final, *untouched]) | {"cancelled_now": len(cancelled), "failed": len(failed)},
         f"{pluralise(len(cancelled), 'partition')} cancelled, {len(others)} not",
         *lines[:LINES_SHOWN],
         warnings=[],

@@ -78,7 +78,7 @@ def test_dry_run_changes_nothing_and_shows_its_work(
 def test_reassignments_turn_back_and_requests_are_removed(
     tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
-    done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3", "--apply", "--json")
+    done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3,ghost-4", "--apply", "--json")
 
     assert done.exit_code == DONE, done.stderr
     assert controller.assigned(T, 0) == ([0, 1], [], [])
