@@ -18,6 +18,7 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
     from jobs.core.units import parse_seconds
     from jobs.planning.plan_draft import report_plan
     from jobs.repositories.plans.repository import rejection_codes
+    from jobs.runtime.suggestions import suggestion
 
     max_wait = None if options.max_wait is None else parse_seconds("--max-wait", options.max_wait)
     if options.apply:
@@ -25,9 +26,10 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
     planned = report_plan(settings, options, planner)
     if not options.apply:
         return planned
-    if not (planned.fields["changes"] or planned.fields["operations"]):
+    if not any(planned.fields[part] for part in ("changes", "operations", "marked_brokers")):
         if rejection_codes(settings.warehouse, planned.fields["plan_id"]) - AS_REQUESTED:
             planned.lines = *planned.lines, "nothing was committed: every change was rejected"
+            planned.steps = [*(planned.steps or ()), suggestion(settings, "see what is due now", "status")]
             planned.exit_code = ExitCode.REFUSED
         return planned
 

@@ -111,7 +111,7 @@ def commit_after_approval(plan: Any, asked: str, commit_options: Any = ()) -> Pl
 
 def has_changes(plan: dict[str, Any]) -> bool:
     """Whether a plan's result has anything to commit; rejections do not count."""
-    return bool(plan["changes"] or plan.get("operations"))
+    return bool(plan["changes"] or plan.get("operations") or plan.get("marked_brokers"))
 
 
 def needs_unclean(rejections: dict[str, Any]) -> bool:

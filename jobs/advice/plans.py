@@ -33,16 +33,16 @@ PLAINTEXT: Final = "PLAINTEXT"
 UNDONE_OUTCOMES: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
 
 
-def after_planning(settings: Settings, plan: PlanRecord, name: str, *, operations: int) -> list[Suggestion]:
+def after_planning(settings: Settings, plan: PlanRecord, name: str, *, due: bool) -> list[Suggestion]:
     """Suggest what to do after a plan was made, or was found to be made already."""
-    steps = after_review(settings, plan, name, operations=operations)
+    steps = after_review(settings, plan, name, due=due)
     is_new = plan.status == PlanStatus.PLANNED and steps
     review = suggestion(settings, "review", "show", "plan", name, *settings.given_options.get("throttle", ()))
     return [review, *steps] if is_new else steps
 
 
-def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations: int) -> list[Suggestion]:
-    """Suggest what to do after a plan was shown."""
+def after_review(settings: Settings, plan: PlanRecord, name: str, *, due: bool) -> list[Suggestion]:
+    """Suggest what to do after a plan was shown; `due` is whether its commit would change anything."""
     status = plan.status
     if status == PlanStatus.COMMITTED:
         return [suggestion(settings, "verify", "verify", name)]
@@ -50,7 +50,7 @@ def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations:
         return [suggestion(settings, "see what is due now", "status")]
     if status in BEGUN:
         return [_resume(settings, name, *_unknown_access(settings, plan))]
-    if status != PlanStatus.PLANNED or not (plan.changes or operations):
+    if status != PlanStatus.PLANNED or not due:
         return []
     return [_apply(settings, name, *_unknown_access(settings, plan))]
 

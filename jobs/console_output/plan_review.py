@@ -32,6 +32,7 @@ from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.copy_volume import space_warnings
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of, loss_warnings
+from jobs.repositories.drained_brokers import brokers_to_mark
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.assumptions import assumptions_in_newest_snapshot
 from jobs.repositories.plans.repository import find_plan
@@ -170,7 +171,7 @@ class PlanSelection:
         changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
         yield (
             f"plan {self.row.title} on snapshot {self.row.snapshot_id}: {self.row.kind}, "
-            f"{self.row.status}; {summarise(self.row, len(operations))}"
+            f"{self.row.status}; {summarise(self.row, len(operations), brokers_to_mark(self.warehouse, self.row))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
         if self.row.kind == PlanKind.ELECT and not changes and (threshold := self.row.options.get("threshold")):
@@ -323,7 +324,8 @@ def _grouped(counts: Iterable[ValueCount]) -> str:
 def show_review(settings: Settings, plan: str, only: RowFilter) -> None:
     """Show a plan, or the selected rows of it."""
     review = PlanSelection(settings.warehouse, find_plan(settings.warehouse, plan), only, plan)
-    steps = after_review(settings, review.row, plan, operations=len(review.operations()))
+    due = bool(review.row.changes or len(review.operations()) or brokers_to_mark(settings.warehouse, review.row))
+    steps = after_review(settings, review.row, plan, due=due)
     if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)
         stream(settings, review.result(changes, settings.throttle) | next_in_json(steps), review.rows(changes))

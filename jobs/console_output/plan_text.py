@@ -27,18 +27,23 @@ from schemas.rows import (
     RejectionRecord,
     operations_among,
 )
-from schemas.text import DRAINED_LEADS, LINES_SHOWN, join_words, partition_name, plan_size, pluralise
+from schemas.text import DRAINED_LEADS, LINES_SHOWN, broker_list, join_words, partition_name, plan_size, pluralise
 from schemas.topic_configs import MIN_ISR
 
 
-def summarise(plan: PlanRecord, operations: int) -> str:
+def summarise(plan: PlanRecord, operations: int, marked: Sequence[int] = ()) -> str:
     """Return the size of a plan, without zeros if there is nothing to do.
+
+    `marked` has the brokers that its commit marks as drained, or of which it deletes the mark.
 
     >>> from datetime import datetime
     >>> made = {"plan_id": "5f", "snapshot_id": 1, "kind": "elect", "status": "planned", "created_at": datetime.min}
     >>> summarise(PlanRecord(**made, changes=3, rejected=1), 0), summarise(PlanRecord(**made, rejected=1), 0)
     ('3 changes, 0 replica moves, 1 rejected', 'nothing is due, 1 rejected')
     """
+    if marked and not plan.changes:
+        mark = "marked as drained" if plan.traits.drains else "no longer marked as drained"
+        return f"no change but {broker_list(marked)} {mark}, {plan.rejected} rejected"
     if plan.changes or operations:
         return (
             f"{plan_size(plan.changes, operations)}, {pluralise(plan.moves, 'replica move')}, {plan.rejected} rejected"

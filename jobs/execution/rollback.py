@@ -134,7 +134,7 @@ def plan_rollback(
     return CommandResult(
         result_of(row) | {"rollback_of": original.plan_id, "rollback_of_status": original.row.status},
         *plan_lines(settings, row),
-        steps=after_planning(settings, row, alias.name or rollback.plan_id, operations=0),
+        steps=after_planning(settings, row, alias.name or rollback.plan_id, due=bool(row.changes)),
         warnings=plan_warnings(settings.warehouse, row),
         exit_code=ExitCode.CHANGES if detailed and rollback.changes else ExitCode.DONE,
     )

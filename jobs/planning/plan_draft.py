@@ -34,6 +34,7 @@ from jobs.core.units import age_seconds
 from jobs.planning.planning_tables import PlanningTables, Registered
 from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.deletion_impact import deletion_impact_of
+from jobs.repositories.drained_brokers import brokers_to_mark
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import (
     Alias,
@@ -104,15 +105,16 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> C
     warehouse = settings.warehouse
     result["operations"] = len(warehouse.rows("operations", ("plan_id", "=", result["plan_id"])))
     row = find_plan(warehouse, result["plan_id"])
+    result["marked_brokers"] = brokers_to_mark(warehouse, row)
+    due = bool(result["changes"] or result["operations"] or result["marked_brokers"])
     if deleted := deletion_impact_of(warehouse, row):
         result["deleted"] = [asdict(impact) for impact in deleted]
     result |= in_json(outage_left_by(warehouse, row))
     name = options.name or row.plan_id
-    steps = after_planning(settings, row, name, operations=result["operations"])
+    steps = after_planning(settings, row, name, due=due)
     steps += steps_of_moving_plans(settings, row)
     lines = plan_lines(settings, row, name) if settings.for_people else ()
-    has_changes = bool(result["changes"] or result["operations"])
-    code = ExitCode.CHANGES if options.detailed and has_changes else ExitCode.DONE
+    code = ExitCode.CHANGES if options.detailed and due else ExitCode.DONE
     return CommandResult(result, *lines, steps=steps, warnings=plan_warnings(warehouse, row), exit_code=code)
 
 

@@ -50,6 +50,15 @@ def add(
     return True
 
 
+def brokers_to_mark(warehouse: Warehouse, plan: PlanRecord) -> list[int]:
+    """Return the brokers that a commit of the plan would mark as drained, or of which it would delete the mark."""
+    if not plan.traits.changes_drained:
+        return []
+    brokers, mode = set(plan.options["brokers"]), plan.options.get("mode")
+    marked = {row.broker_id for row in warehouse.typed_rows(DrainedBroker) if mode in {None, row.mode}}
+    return sorted(brokers - marked if plan.traits.drains else brokers & marked)
+
+
 def remove(warehouse: Warehouse, plan: PlanRecord) -> bool:
     """Delete the marks of the brokers of an undrain plan; return whether the plan is an undrain."""
     if not plan.traits.undrains:

@@ -49,7 +49,7 @@ def plan(status: PlanStatus, kind: PlanKind = PlanKind.REASSIGN, **columns: Any)
 
 
 def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[Suggestion]:
-    return after_planning(SETTINGS, plan(status, changes=changes).row, "p", operations=operations)
+    return after_planning(SETTINGS, plan(status, changes=changes).row, "p", due=bool(changes or operations))
 
 
 ALTERED = {"topic_id": None, "before": {"a": None, "b": "1"}, "after": {"a": "1", "b": "2"}}
@@ -239,5 +239,5 @@ def test_a_commit_is_shown_with_what_planning_did_not_need(
         settings.warehouse.ensure_tables()
         settings.warehouse.append("brokers", brokers)
     row = plan(PlanStatus.PLANNED, brokers=[BrokerEpoch(broker_id=1, broker_epoch=epoch)]).row
-    [apply] = after_review(settings, row, "p", operations=0)
+    [apply] = after_review(settings, row, "p", due=True)
     assert apply.command == f"surveyor commit p --apply{named}"

@@ -93,6 +93,20 @@ def test_nothing_due_writes_nothing(
     assert (controller.requests, surveyor.warehouse.rows("commits")) == ([], [])
 
 
+def test_a_drain_of_a_broker_that_leads_nothing_marks_it(surveyor: Surveyor, controller: CancellingController) -> None:
+    """Its plan has no rows; the mark keeps the broker from leading, and only a commit sets or removes it."""
+    drain, undrain = (("plan", question, "--brokers", "2", "--apply") for question in ("drain", "undrain"))
+
+    drained = surveyor(*drain)
+    marks = [row["broker_id"] for row in surveyor.warehouse.rows("drained")]
+    again = surveyor(*drain)
+    undrained = surveyor(*undrain)
+
+    assert (drained.code, marks, "no change but broker 2 marked as drained" in drained.stdout) == (DONE, [2], True)
+    assert (again.code, "nothing is due" in again.stdout) == (DONE, True)
+    assert (undrained.code, surveyor.warehouse.rows("drained"), controller.requests) == (DONE, [], [])
+
+
 def test_a_refused_plan_is_not_committed(surveyor: Surveyor, controller: CancellingController, tmp_path: Path) -> None:
     faulty = reassignment_file(tmp_path, (T, 0, [0, 0]))
 
