@@ -188,7 +188,7 @@ def _copy_throttles(settings: Settings, view: ClusterView, recent: WarehouseStat
 
 
 def _moving_plans(settings: Settings, view: ClusterView, health: Health) -> list[MovingPlan]:
-    return owners_of(settings, [*health.stalled, *reassignments_in(view, health.live)[:MAX_MOVES_ATTRIBUTED]])
+    return owners_of(settings, [*health.stalled, *reassignments_in(view, health.live, MAX_MOVES_ATTRIBUTED)])
 
 
 def _with_bytes(health: Health, settings: Settings, racks: Mapping[int, str | None]) -> Health:

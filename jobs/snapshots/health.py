@@ -327,14 +327,14 @@ def _stalled_row(stalled: BlockedReassignment) -> Row:
     return row
 
 
-def reassignments_in(view: ClusterView, live: Collection[int]) -> list[BlockedReassignment]:
-    """Return running and requested reassignments, except of partitions that cannot be decoded."""
+def reassignments_in(view: ClusterView, live: Collection[int], at_most: int | None = None) -> list[BlockedReassignment]:
+    """Return running and requested reassignments, except of partitions that cannot be decoded; the first `at_most`."""
     concerned = view.partitions.filter(being_reassigned_or_requested(view.partitions, view.requested.keys()))
     keys = values_of(concerned, "topic", "partition")
     rows = dict(zip(keys, values_of(concerned, "understood", "isr", *_ASSIGNMENT), strict=True))
     ignored = view.ignored_request if view.controller_id in live else None
     found = []
-    for key in sorted({*rows, *view.requested}):
+    for key in sorted({*rows, *view.requested})[:at_most]:
         understood, isr, *assignment = rows.get(key, (None, None))
         if understood is False:
             continue
