@@ -85,8 +85,8 @@ def steps_of_moving_plans(settings: Settings, plan: PlanRecord) -> list[Suggesti
 def _step_of(settings: Settings, owner: MovingPlan) -> Suggestion:
     name = owner.row.command_name
     if owner.row.status in BEGUN:
-        what = f"{owner_text(owner)}; unless that command still runs, continue"
-        return suggestion(settings, what, *commit_command(settings, name))
+        text = f"{owner_text(owner)}; unless that command still runs, continue"
+        return suggestion(settings, text, *commit_command(settings, name))
     return suggestion(settings, owner_text(owner), "verify", name)
 
 
