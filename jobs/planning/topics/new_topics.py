@@ -136,7 +136,8 @@ def topic_name_faults(tables: SnapshotTables, names: Sequence[str]) -> Iterator[
         others = sorted({*taken_alike, *requested[metric_name(name)]} - {name})
         if name in taken_alike:
             snapshot_id = tables.snapshot.snapshot_id
-            yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name"
+            change = "`surveyor plan expand` adds partitions to it, `surveyor plan config` changes its configs"
+            yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name; {change}"
         elif others:
             yield RefusedError, f"topic {name} collides with {others[0]}: '.' and '_' are one in metric names"
 
