@@ -43,7 +43,13 @@ from jobs.repositories.plans.names import (
     refuse_other_parameters,
     refuse_refresh,
 )
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, PlanRows, plan_condition
+from jobs.repositories.plans.record_builders import (
+    InMemoryRows,
+    PlanHeader,
+    PlanRows,
+    parameters_json,
+    plan_condition,
+)
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, refresh_hint, with_age
@@ -127,7 +133,9 @@ def make_plan(
     address is not given, or a plan has the name already: the same plan is on the same snapshot.
     """
     warehouse, alias = settings.warehouse, Alias(options.name, options.replace_name)
-    given, options = options, _on_snapshot_of_begun(settings, alias, options)
+    given, begun = options, _to_continue(settings, alias, options)
+    if begun is not None:
+        options = replace(given, snapshot_id=begun.snapshot_id, refresh=False)
     snapshot_id = options.snapshot_id
     is_new = _takes_snapshot(settings, options, alias)
     snapshot = find_snapshot(warehouse, _refreshed(settings, source) if is_new else snapshot_id)
@@ -136,7 +144,7 @@ def make_plan(
         refuse_older(existing, alias.name, snapshot.snapshot_id)
     _refuse_migration(snapshot)
     if not is_new:  # a new snapshot has reported what vanished
-        if not existing and options is given:  # else the plan that is continued has been named
+        if not existing and begun is None:  # else the plan that is continued has been named
             log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
         if vanished := vanished_by(warehouse, snapshot):
             log(f"surveyor: {vanished.sentence}", logging.WARNING)
@@ -158,6 +166,9 @@ def make_plan(
             refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
             log(f"surveyor: {alias.name} is this plan already; {with_age(snapshot)}, and no new one was taken")
             return _result(existing, alias)
+        if begun and (begun.kind, begun.parameters) != (planned.kind.value, parameters_json(planned.parameters)):
+            log(f"surveyor: plan {begun.title} has other parameters, such as those of a file: a new plan is made")
+            return make_plan(settings, replace(given, apply=False), planner, source)
         # a refused plan takes no name, so that the next attempt can have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
     if planned.refused:
@@ -172,15 +183,13 @@ def make_plan(
     return result
 
 
-def _on_snapshot_of_begun(settings: Settings, alias: Alias, options: PlanOptions) -> PlanOptions:
-    """With --apply, let a plan of this name or goal that is not finished be found again, to continue its commit."""
+def _to_continue(settings: Settings, alias: Alias, options: PlanOptions) -> PlanRecord | None:
+    """With --apply, return the plan of this name or goal that is not finished, whose commit is to be continued."""
     warehouse = settings.warehouse
     if not options.apply or alias.replaces or options.snapshot_id is not None or not warehouse.exists():
-        return options
+        return None
     existing = plan_named(warehouse, alias.name) or _begun_with_same_goal(settings, options)
-    if existing is None or existing.status not in {PlanStatus.PLANNED, *BEGUN}:
-        return options
-    return replace(options, snapshot_id=existing.snapshot_id, refresh=False)
+    return existing if existing and existing.status in {PlanStatus.PLANNED, *BEGUN} else None
 
 
 def _begun_with_same_goal(settings: Settings, options: PlanOptions) -> PlanRecord | None:

@@ -165,6 +165,21 @@ def test_the_same_goal_continues_after_a_crash(
     assert (controller.requests, surveyor.warehouse.rows("throttles")) == ([{(T, 0): [2, 1, 0]}], [])
 
 
+def test_a_file_with_other_content_is_another_goal(
+    surveyor: Surveyor, controller: CancellingController, question: list[str], tmp_path: Path
+) -> None:
+    controller.crash_at(1, done=True)
+    with pytest.raises(CrashError):
+        surveyor(*question, "--apply")
+    reassignment_file(tmp_path, (T, 1, [1, 0]))
+
+    ran = surveyor(*question, "--apply")
+
+    assert (ran.code, "has other parameters, such as those of a file: a new plan is made" in ran.stderr) == (DONE, True)
+    assert {row["snapshot_id"] for row in surveyor.warehouse.rows("plans")} == {2, 3}
+    assert controller.requests[1:] == [{(T, 1): [1, 0]}]
+
+
 def test_a_plan_names_the_plan_that_moves_what_it_leaves_alone(
     surveyor: Surveyor, controller: CancellingController, tmp_path: Path
 ) -> None:
