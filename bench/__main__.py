@@ -1,7 +1,7 @@
 """`make bench`: how fast the parts are, as ratios against a baseline in the same run.
 
 Absolute times mean little on a shared machine; each ratio divides two times measured side by side. ZooKeeper is
-embedded, its znodes are synthetic, and the Spark session is warm. A missed target is said, and is no failure.
+embedded, its znodes are synthetic, and the Spark session is warm. A missed target does not fail the run.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> Report:
             samples.append(Sample(bench_shell(synthetic, warm, options.rounds)))
             samples.append(Sample(bench_kraft(spark, synthetic, options.rounds)))
     works: dict[str, Callable[[], Iterable[Figure]]] = {
-        "notification": lambda: [bench_notification(options.told)],
+        "notification": lambda: [bench_notification(options.notified)],
         "fail-over": lambda: chain.from_iterable(map(bench_failover, options.failover)),
         "take-over": lambda: chain.from_iterable(map(bench_takeover, options.failover)),
         "the resident controller": bench_resident,
@@ -122,7 +122,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--planned", type=_positive, default=500_000, metavar="N", help="partitions to plan for; 500000"
     )
-    parser.add_argument("--told", type=_size, default=CHANGE_COUNT, metavar="N", help="changes sent to brokers; 100000")
+    parser.add_argument(
+        "--notified", type=_size, default=CHANGE_COUNT, metavar="N", help="changes sent to brokers; 100000"
+    )
     parser.add_argument(
         "--failover",
         type=_sizes,

@@ -28,7 +28,7 @@ from jobs.runtime.progress import progress
 READY_PARTITIONS, MEMORY_PARTITIONS, FAILOVER_PARTITIONS = 6_000, 100_000, 275_000
 
 READY_TARGET: Final = 2.0
-"""Of the time that Python takes to start and to import what the command uses."""
+"""The largest share of the time in which Python starts and imports the modules of the command."""
 
 TURNS: Final = 3
 """Starts of which the fastest counts, of Python, too."""
@@ -37,7 +37,7 @@ MEMORY_BUDGET: Final = 400.0
 """Megabytes."""
 
 LINKEDIN_SECONDS: Final = 64.8
-"""What Kafka's fail-over took at LinkedIn with 275,000 partitions."""
+"""Seconds of Kafka's fail-over at LinkedIn with 275,000 partitions."""
 
 LINKEDIN_TARGET: Final = 0.1
 
@@ -45,7 +45,7 @@ STANDBY_SECONDS: Final = 1.0
 """Seconds from the end of the active controller's session until its standby is ready."""
 
 IDLE_TARGET: Final = 0.01
-"""Of a core."""
+"""The largest share of a core that an idle controller uses."""
 
 _SETTLE_SECONDS, _IDLE_SECONDS = 20.0, 30.0
 _READY, _WAITING = "  read ", "standing by:"

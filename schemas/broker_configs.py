@@ -1,4 +1,4 @@
-"""Names of broker configs that several rooms read."""
+"""Names of broker configs that several packages read."""
 
 from typing import Final
 

@@ -129,7 +129,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
             "created_at": shown_time(row.created_at),
             "age": format_age(row.created_at, now),
             "more_reasons": max(counts.reasons_in_all - REASONS_SHOWN, 0),
-            "question": question_of(row.parameters),
+            "parameters": parameters_text(row.parameters),
             "command": row.command,
         },
         warnings=list(warnings_of(plan, now, settings.conf.limits.max_plan_age_hours)),
@@ -222,7 +222,7 @@ def _commit_obstacles(plan: PlanTables, now: datetime, max_age_hours: float) -> 
         )
 
 
-def question_of(parameters: str | None) -> str:
+def parameters_text(parameters: str | None) -> str:
     """Return the plan's parameters without figures and without topic ids, which Kafka's controller generates."""
     shown = without_topic_ids(json.loads(parameters or "{}"))
     return masked_json(json.dumps({key: value for key, value in shown.items() if key not in _NOT_ASKED}))

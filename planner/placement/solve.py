@@ -14,7 +14,7 @@ Within `max_moves`, required changes come first. As many partitions as possible 
 brokers are as even as these allow, and the choice among equal partitions ignores evenness. The rest of `max_moves`
 improves balance. That step is not proved optimal, as one expensive path may help more than several cheap ones, but none
 of 9,000 small clusters had a better result. Not exact: bytes, topics, and the choice between two drained replicas of
-one partition. In: the types of `problem`. Out: a Placement.
+one partition. In: the types of `planner.placement.types`. Out: a Placement.
 """
 
 from dataclasses import replace

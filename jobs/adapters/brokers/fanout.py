@@ -38,7 +38,7 @@ def ask_brokers(
     brokers: Sequence[Broker],
     settings: dict[str, str],
     timeout_seconds: float,
-    question: AskBroker[T],
+    request: AskBroker[T],
     *,
     broker_timeout: float | None = None,
     max_connections: int = MAX_CONNECTIONS,
@@ -61,7 +61,7 @@ def ask_brokers(
             while time.monotonic() < deadline:
                 broker = pending.popleft()
                 try:
-                    responses[broker.broker_id] = _ask(broker, settings, share, question)
+                    responses[broker.broker_id] = _ask(broker, settings, share, request)
                 except Exception as error:  # noqa: BLE001 - any error concerns only this broker
                     reasons[broker.broker_id] = _failure_reason(error)
 
@@ -75,7 +75,7 @@ def ask_brokers(
     return responded, {broker: reason for broker, reason in sorted(reasons.items()) if broker not in responded}
 
 
-def _ask(broker: Broker, settings: dict[str, str], seconds: float, question: AskBroker[T]) -> T:
+def _ask(broker: Broker, settings: dict[str, str], seconds: float, request: AskBroker[T]) -> T:
     """Ask one broker, at another of its addresses if one does not answer."""
     addresses = bootstrap([broker], settings)
     errors = dict[str, Exception]()
@@ -85,7 +85,7 @@ def _ask(broker: Broker, settings: dict[str, str], seconds: float, question: Ask
         try:
             require_credentials(settings)
             with _connected(address, settings, until - time.monotonic()) as ask:
-                return question(ask, broker)
+                return request(ask, broker)
         except Exception as error:  # noqa: BLE001 - the next address may do
             errors[address] = error
     failure = login_failure(settings, addresses)

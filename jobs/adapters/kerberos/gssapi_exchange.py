@@ -27,7 +27,7 @@ class _Stage(Enum):
 
 
 class GssapiExchange:
-    """The messages of one authentication; `complete` once `step` has returned the last one, which is still to send."""
+    """The messages of one authentication; `complete` once `step` has returned the last one, which the caller sends."""
 
     def __init__(self, login: KerberosLogin, host: str) -> None:
         self._login, self._host = login, host

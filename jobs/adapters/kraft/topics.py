@@ -65,7 +65,7 @@ TOPIC_OVERRIDE: Final = 1
 _NO_TOPIC_ID: Final = UUID(int=0)
 
 _NO_BROKERS: Final[list[int]] = []
-"""Of a partition that does not move; never changed."""
+"""The adding and removing replicas of a partition that does not move; never changed."""
 
 
 class KRaftPartition(Struct, frozen=True, kw_only=True, gc=False):

@@ -47,8 +47,8 @@ def is_empty(warehouse: Warehouse, plan: PlanRecord) -> bool:
 
 def _superseded(warehouse: Warehouse, plan: PlanRecord) -> list[str]:
     """Return the empty, unnamed plans with the same parameters on an older snapshot."""
-    same_question = ("kind", "=", plan.kind), ("parameters", "=", plan.parameters)
-    older = warehouse.typed_rows(PlanRecord, *same_question, ("snapshot_id", "<", plan.snapshot_id))
+    same_goal = ("kind", "=", plan.kind), ("parameters", "=", plan.parameters)
+    older = warehouse.typed_rows(PlanRecord, *same_goal, ("snapshot_id", "<", plan.snapshot_id))
     return [row.plan_id for row in older if not row.all_names and is_empty(warehouse, row)]
 
 

@@ -36,7 +36,7 @@ from jobs.web.plan_page import (
     figures_of_page,
     leader_groups,
     operations_table,
-    question_of,
+    parameters_text,
     rejections_table,
     replica_groups,
     sums_of,
@@ -141,7 +141,7 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     st.caption("Command and parameters")
     if chosen.row.command:
         st.code(chosen.row.command, language="shell")
-    st.code(question_of(chosen.row.parameters), language="json")
+    st.code(parameters_text(chosen.row.parameters), language="json")
     rows = before_and_after(chosen)
     left, right = st.columns(2)
     with left:
