@@ -133,7 +133,7 @@ def drain(
     from jobs.planning.drain import drain_planner
     from jobs.runtime.input_files import parse_broker_ids
 
-    planner = drain_planner(settings, sorted(parse_broker_ids(brokers)), mode, allow_offline=allow_offline)
+    planner = drain_planner(sorted(parse_broker_ids(brokers)), mode, allow_offline=allow_offline)
     return plan_and_commit(settings, options, planner)
 
 
@@ -148,7 +148,7 @@ def undrain(
     from jobs.planning.drain import undrain_planner
     from jobs.runtime.input_files import parse_broker_ids
 
-    planner = undrain_planner(settings, sorted(parse_broker_ids(brokers)))
+    planner = undrain_planner(sorted(parse_broker_ids(brokers)))
     return plan_and_commit(settings, options, planner)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from jobs.adapters.cluster_connections.interface import ClusterReader
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import commit_command
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError
@@ -41,20 +42,20 @@ def warnings_of_others(
     if others.in_the_way:
         raise RefusedError(_refusal(settings, reader, plan, others.in_the_way))
     running = abbreviate([other.describe for other in others.running])
-    owners = "".join(f"; {owner_text(owner)}" for owner in owners_of(settings, others.running))
+    owners = "".join(f"; {owner_text(owner)}" for owner in owners_of(settings.warehouse, others.running))
     return [
         *(f"not understood, and assumed not to move: {znode}" for znode in others.not_understood),
         *([f"other reassignments run, not in the way of this plan: {running}{owners}"] if others.running else ()),
         *(
             f"{step.what}: `{command_line(settings, *shlex.split(step.command or ''))}`"
-            for step in stalled_steps(others.stalled, owners_of(settings, others.stalled))
+            for step in stalled_steps(others.stalled, owners_of(settings.warehouse, others.stalled))
         ),
     ]
 
 
-def owners_of(settings: Settings, reassignments: Iterable[BlockedReassignment]) -> list[MovingPlan]:
+def owners_of(warehouse: Warehouse, reassignments: Iterable[BlockedReassignment]) -> list[MovingPlan]:
     """Return the plans of the warehouse that requested these reassignments."""
-    return moving_plans(settings.warehouse, {(other.topic, other.partition): other.goal for other in reassignments})
+    return moving_plans(warehouse, {(other.topic, other.partition): other.goal for other in reassignments})
 
 
 def owner_text(owner: MovingPlan) -> str:
@@ -131,7 +132,7 @@ def _cancel_command(reassignments: Sequence[BlockedReassignment]) -> str:
 
 
 def _refusal(settings: Settings, reader: ClusterReader, plan: Plan, in_the_way: Sequence[BlockedReassignment]) -> str:
-    owners = owners_of(settings, in_the_way)
+    owners = owners_of(settings.warehouse, in_the_way)
     owned = {key for owner in owners for key in owner.keys}
     unowned = [other for other in in_the_way if (other.topic, other.partition) not in owned]
     advice = [_wait_for(settings, reader, owner) for owner in owners]
@@ -158,14 +159,15 @@ def _wait_for(settings: Settings, reader: ClusterReader, owner: MovingPlan) -> s
         wait = command_line(settings, "commit", owner.row.command_name, "--apply", "--wait")
         verify = f"{verify}, and `{wait}` waits for it"
     ask = "" if owner.author == this_actor().user else f", or ask {owner.author}"
+    progress = _progress(settings.warehouse, reader, owner)
     return (
-        f"Plan {owner.row.title} moves {abbreviate(owner.partitions)} ({begun}; {_progress(settings, reader, owner)}). "
+        f"Plan {owner.row.title} moves {abbreviate(owner.partitions)} ({begun}; {progress}). "
         f"Wait until it is complete ({verify}){ask}"
     )
 
 
-def _progress(settings: Settings, reader: ClusterReader, owner: MovingPlan) -> str:
-    moves = reassignments_of(read_plan(settings.warehouse, owner.row.plan_id))
+def _progress(warehouse: Warehouse, reader: ClusterReader, owner: MovingPlan) -> str:
+    moves = reassignments_of(read_plan(warehouse, owner.row.plan_id))
     last: dict[Key, Change] = {move.key: move for move in moves}  # wave by wave
     statuses = reassignment_statuses([*last.values()], moves, reader.read_current(moves))
     complete = sum(status is ReassignmentStatus.COMPLETE for _, status, _ in statuses)

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any
 
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.next_steps import ClusterSituation, UncommittedPlan, next_steps, uncommitted_plans
 from jobs.advice.outage import outage_now
 from jobs.advice.reassignments import MAX_MOVES_ATTRIBUTED, owners_of
@@ -180,22 +181,22 @@ class CredentialsCheck:
             self._fault = None
 
 
-def _copy_throttles(settings: Settings, view: ClusterView, recent: WarehouseStatus) -> list[tuple[str | None, str]]:
+def _copy_throttles(warehouse: Warehouse, view: ClusterView, recent: WarehouseStatus) -> list[tuple[str | None, str]]:
     if recent.fault is not None:
         return []
     throttles = throttles_of_view(view, recent.throttles)
-    return [(throttle.plan_id, throttle.stored_text(settings.warehouse)) for throttle in throttles]
+    return [(throttle.plan_id, throttle.stored_text(warehouse)) for throttle in throttles]
 
 
 def _moving_plans(settings: Settings, view: ClusterView, health: Health) -> list[MovingPlan]:
-    return owners_of(settings, [*health.stalled, *reassignments_in(view, health.live, MAX_MOVES_ATTRIBUTED)])
+    return owners_of(settings.warehouse, [*health.stalled, *reassignments_in(view, health.live, MAX_MOVES_ATTRIBUTED)])
 
 
-def _with_bytes(health: Health, settings: Settings, racks: Mapping[int, str | None]) -> Health:
+def _with_bytes(health: Health, warehouse: Warehouse, racks: Mapping[int, str | None]) -> Health:
     """Add whether bytes are far from even, by the last `surveyor sizes`; an empty broker has a remedy of its own."""
     if any(skew.quantity == EMPTY for skew in health.skew):
         return health
-    sizes, taken_at = bytes_by_broker(settings.warehouse) if settings.warehouse.exists() else ({}, None)
+    sizes, taken_at = bytes_by_broker(warehouse) if warehouse.exists() else ({}, None)
     compared = {broker: held for broker, held in sizes.items() if broker in racks}
     skew = far_from_even(BYTES, compared, racks, FAR_BYTES)
     return replace(health, skew=[*health.skew, *filter(None, [skew])], sizes_taken_at=taken_at)
@@ -236,7 +237,7 @@ def read_status(
     history = None if recent.fault else settings.warehouse
     health = health_of(view, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
     if snapshot is None and recent.fault is None:
-        health = _with_bytes(health, settings, comparable_brokers(view, drained))
+        health = _with_bytes(health, settings.warehouse, comparable_brokers(view, drained))
     is_known = recent.fault is None and recent.snapshot is not None and view.hidden_topics is None
     before = snapshot.snapshot_id if snapshot else None
     emptied = {broker for skew in health.skew if skew.quantity == EMPTY for broker in skew.amounts}
@@ -252,7 +253,7 @@ def read_status(
         vanished=vanished_topics(settings.warehouse, view.configs, before=before) if is_known else None,
         holder=_lease_holder(settings) if snapshot is None and _may_be_leased(recent) else None,
         moving_plans=_moving_plans(settings, view, health) if recent.fault is None else (),
-        copy_throttles=_copy_throttles(settings, view, recent),
+        copy_throttles=_copy_throttles(settings.warehouse, view, recent),
         names=view.names,
     )
     shown = situation.plans_shown

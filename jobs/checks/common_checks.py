@@ -13,6 +13,7 @@ from typing import Final
 
 from jobs.adapters.brokers.fanout import NO_RESPONSE
 from jobs.adapters.brokers.permission_refusal import NEEDS
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.repositories.brokers_last_seen import mixed_racks
@@ -101,12 +102,12 @@ def clock_skew(theirs: float | None, before: float, after: float, owner: str) ->
     return None
 
 
-def missing_brokers(settings: Settings, live: Collection[int]) -> list[int]:
+def missing_brokers(warehouse: Warehouse, live: Collection[int]) -> list[int]:
     """Return the brokers that were live in the last snapshot, and are not now; none without a snapshot."""
     with suppress(SurveyorError):  # the tables have separate findings
-        snapshot = warehouse_status_if_readable(settings.warehouse).snapshot
+        snapshot = warehouse_status_if_readable(warehouse).snapshot
         if snapshot:
-            return sorted({row.broker_id for row in live_brokers_as_of(settings.warehouse, snapshot)}.difference(live))
+            return sorted({row.broker_id for row in live_brokers_as_of(warehouse, snapshot)}.difference(live))
     return []
 
 

@@ -22,6 +22,7 @@ from jobs.adapters.brokers.admin_client import read_properties, require_credenti
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.delta.store_check import require_conditional_writes
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
@@ -204,7 +205,7 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
         )
         state = read_cluster(client)
         yield from run_guarded("history", partial(history_results, settings, state.cluster_id))
-        recorded = _recorded_epoch(settings, state)
+        recorded = _recorded_epoch(settings.warehouse, state)
         yield from _znodes(settings, ZooKeeperSource(session), state, recorded)
         yield from run_guarded("controller epoch", partial(_epoch, settings, client, state, recorded))
         yield _permissions(client, endpoint)
@@ -251,9 +252,9 @@ def _epoch(settings: Settings, client: KazooClient, state: ClusterState, recorde
         yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)
 
 
-def _recorded_epoch(settings: Settings, state: ClusterState) -> int:
+def _recorded_epoch(warehouse: Warehouse, state: ClusterState) -> int:
     with suppress(SurveyorError):  # the tables have a separate check
-        return latest_recorded_epoch(settings.warehouse, state.cluster_id)
+        return latest_recorded_epoch(warehouse, state.cluster_id)
     return 0
 
 
@@ -310,7 +311,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     if not state.brokers:
         advice = f"check the chroot of {option_name(ZOOKEEPER)}; start brokers"
         return CheckResult("brokers", CheckStatus.WARNING, "none is registered", advice)
-    missing = missing_brokers(settings, state.live)
+    missing = missing_brokers(settings.warehouse, state.live)
     if missing:
         text = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {join_ids(missing)}"
         return CheckResult("brokers", CheckStatus.WARNING, text, see_status(settings))

@@ -160,7 +160,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
 def _registered(settings: Settings, brokers: Sequence[Broker]) -> CheckResult:
     live = [row.broker_id for row in brokers if row.is_live]
     fenced = [row.broker_id for row in brokers if not row.is_live]
-    missing = [broker for broker in missing_brokers(settings, live) if broker not in fenced]
+    missing = [broker for broker in missing_brokers(settings.warehouse, live) if broker not in fenced]
     found = f"{len(live)} live"
     if fenced:
         found += f"; fenced: {join_ids(fenced)}"

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.stored_tables import (
     ROWS_SHOWN,
     age_line,
@@ -171,9 +172,11 @@ def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
 def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show partitions --now")
     refuse_unknown_topic(settings, selection.topic, snapshot)
-    warn_of_unread_topics(settings, selection.topic, snapshot, "partitions")
+    warn_of_unread_topics(settings.warehouse, selection.topic, snapshot, "partitions")
     filters = [] if selection.topic is None else [("topic", "=", selection.topic)]
-    partitions = _with_deletions(settings, snapshot, table_as_of(settings.warehouse, snapshot, "partitions", *filters))
+    partitions = _with_deletions(
+        settings.warehouse, snapshot, table_as_of(settings.warehouse, snapshot, "partitions", *filters)
+    )
     if selection.broker is not None and not selection.of(partitions).num_rows:
         _refuse_unknown_broker(settings, snapshot, selection.broker)
     return _of_snapshot(snapshot, partitions, [], {})
@@ -235,9 +238,9 @@ def _ids(brokers: Iterable[Broker]) -> set[int]:
     return {row.broker_id for row in brokers}
 
 
-def _with_deletions(settings: Settings, snapshot: Snapshot, partitions: pa.Table) -> pa.Table:
+def _with_deletions(warehouse: Warehouse, snapshot: Snapshot, partitions: pa.Table) -> pa.Table:
     """Add the column `deletion_requested`: whether the topic is queued for deletion."""
-    queued = rows_as_of(settings.warehouse, snapshot, Topic, ("deletion_requested", "=", True))
+    queued = rows_as_of(warehouse, snapshot, Topic, ("deletion_requested", "=", True))
     names = pa.array([row.topic for row in queued], pa.string())
     return partitions.append_column("deletion_requested", pc.is_in(partitions["topic"], names))
 

@@ -95,9 +95,9 @@ def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = ""
     return snapshot
 
 
-def warn_of_unread_topics(settings: Settings, topic: str | None, snapshot: Snapshot, missing: str) -> None:
+def warn_of_unread_topics(warehouse: Warehouse, topic: str | None, snapshot: Snapshot, missing: str) -> None:
     """Name the topics, or the one shown, whose assignment cannot be decoded: no snapshot may know their partitions."""
-    unread = unread_in(settings.warehouse, snapshot)
+    unread = unread_in(warehouse, snapshot)
     unread = replace(unread, topics=[name for name in unread.topics if topic in {None, name}], partitions=())
     if unread:
         them = "it" if unread.is_one else "them"
@@ -293,17 +293,17 @@ def show_events(settings: Settings, snapshot_id: int | None, events: EventFilter
     snapshot = find_snapshot(settings.warehouse, snapshot_id)
     refuse_unknown_topic(settings, events.topic, snapshot, ever=True)
     until = snapshot.snapshot_id
-    found = _with_times(settings, settings.warehouse.rows("events", ("snapshot_id", "<=", until)))
+    found = _with_times(settings.warehouse, settings.warehouse.rows("events", ("snapshot_id", "<=", until)))
     rows = sorted(filter(events.matches, found), key=itemgetter("snapshot_id", "subject", "kind"))
     columns = ("taken_at", "snapshot_id", "kind", "subject", "before", "after")
     title = f"events of {settings.cluster}, up to snapshot {until}"
     write_table(settings, title, columns, rows, newest_last=True, snapshot_id=until)
 
 
-def _with_times(settings: Settings, rows: Sequence[Row]) -> list[Row]:
+def _with_times(warehouse: Warehouse, rows: Sequence[Row]) -> list[Row]:
     """Add the time of its snapshot to each row, None if vacuum deleted the snapshot; the row is still valid."""
     named = ("snapshot_id", "in", sorted({row["snapshot_id"] for row in rows}))
-    snapshots = settings.warehouse.read("snapshots", named, columns=["snapshot_id", "taken_at"])
+    snapshots = warehouse.read("snapshots", named, columns=["snapshot_id", "taken_at"])
     taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
     return [{**row, "taken_at": taken.get(row["snapshot_id"])} for row in rows]
 
@@ -315,7 +315,7 @@ def show_history(settings: Settings, topic: str, partition: int | None, snapshot
     until = ("snapshot_id", "<=", last.snapshot_id)  # an incomplete snapshot may have written later rows
     only = [] if partition is None else [("partition", "=", partition)]
     found = settings.warehouse.rows("partition_history", ("topic", "=", topic), *only, until)
-    rows = _with_times(settings, found)
+    rows = _with_times(settings.warehouse, found)
     if not rows:
         name = topic if partition is None else f"{topic}-{partition}"
         raise UsageError(f"no snapshot up to {last.snapshot_id} contains {name}")

@@ -62,7 +62,7 @@ def show_replicas(settings: Settings, selection: ReplicaFilter, snapshot_id: int
     only = {} if selection.topic is None else {"partitions": ("topic", "=", selection.topic)}
     views = Summaries(settings.warehouse, snapshot, only)
     rows = StoredRows(views.query(selection.sql, "replicas"))
-    warn_of_unread_topics(settings, selection.topic, snapshot, "replicas")
+    warn_of_unread_topics(settings.warehouse, selection.topic, snapshot, "replicas")
     stream(settings, of_snapshot(snapshot) | warnings_in_json(), {"rows": rows})
     if settings.for_people:
         title = f"replicas of {settings.cluster}, snapshot {snapshot.snapshot_id}"

@@ -17,7 +17,6 @@ from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty, refuse_unversioned, table_as_of
 from jobs.runtime.console import log
-from jobs.runtime.settings import Settings
 from planner.leadership.drain_changes import NEXT_LEADER, drain_changes, drain_rejections, drained_leaders
 from planner.leadership.undrain_changes import (
     not_drained,
@@ -35,16 +34,16 @@ from schemas.rows import Broker, DrainedBroker, PlanRecord
 from schemas.text import MAX_PARTITIONS_NAMED, join_ids
 
 
-def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
+def drain_planner(requested: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
     """Plan that brokers lead no partition; refused if partitions would go offline, unless that is allowed."""
 
     def planner(tables: PlanningTables) -> PlanDraft:
         refuse_empty(tables.snapshot)
         if mode is DrainMode.RESIDENT:
             refuse_unversioned(tables.snapshot, "plan drain --mode resident", "omit --mode")
-        brokers = live_brokers_as_of(settings.warehouse, tables.snapshot)
+        brokers = live_brokers_as_of(tables.warehouse, tables.snapshot)
         ids = _drainable(requested, brokers, tables)
-        able = _able_to_lead(ids, brokers, drained_brokers(settings.warehouse), tables.snapshot.snapshot_id)
+        able = _able_to_lead(ids, brokers, drained_brokers(tables.warehouse), tables.snapshot.snapshot_id)
         frames = partitions_with_requests(tables), tables["topics"], tables["brokers"]
         rejections = drain_rejections(*frames, ids, mode).localCheckpoint()
         leaders, figures = _spread(tables, drained_leaders(*frames, ids, mode), able)
@@ -60,11 +59,11 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
     return planner
 
 
-def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
+def undrain_planner(requested: list[int]) -> Planner:
     """Plan that drained brokers may lead again."""
 
     def planner(tables: PlanningTables) -> PlanDraft:
-        drained = {row.broker_id: row for row in settings.warehouse.typed_rows(DrainedBroker)}
+        drained = {row.broker_id: row for row in tables.warehouse.typed_rows(DrainedBroker)}
         ids = _drained_among(requested, drained, tables)
         frames = partitions_with_requests(tables), tables["topics"], not_drained(tables["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:

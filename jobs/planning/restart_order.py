@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.restart_safety import EFFECT_PHRASES, are_back
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
@@ -36,7 +37,7 @@ STEP_COLUMNS: Final = ("position", "wave", "broker_id", "rack", "action", "reaso
 def report_restart_order(settings: Settings, margin: int) -> CommandResult:
     """Return the order in which all brokers restart, in waves; nothing is stored."""
     facts = read_facts(settings)
-    racks, notes = _racks(settings, facts)
+    racks, notes = _racks(settings.warehouse, facts)
     understood, controller = facts.understood, facts.view.controller_id
     down = sorted(racks.keys() - understood.keys())
     voters = [voter.voter_id for voter in facts.view.voters or ()]
@@ -98,7 +99,7 @@ def _needs(facts: RestartFacts) -> Counter[InSyncNeed]:
 _NEED_COLUMNS: Final = ("topic", "replicas", "removing_replicas", "isr", "leader")
 
 
-def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | None], list[str]]:
+def _racks(warehouse: Warehouse, facts: RestartFacts) -> tuple[dict[int, str | None], list[str]]:
     """Return the rack of each broker that is registered or has replicas, and what is unknown of it.
 
     The rack of a broker that is down comes from the last snapshot, if there is one.
@@ -107,8 +108,8 @@ def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | Non
     last_seen: dict[int, LastSeenBroker] = {}
     notes: list[str] = []
     try:
-        snapshot = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
-        last_seen = {} if snapshot is None else brokers_last_seen(settings.warehouse, snapshot)
+        snapshot = last_snapshot(warehouse) if warehouse.exists() else None
+        last_seen = {} if snapshot is None else brokers_last_seen(warehouse, snapshot)
     except (SurveyorError, OSError) as error:
         notes.append(f"racks of brokers that are down are unknown: {error}")
     racks = rack_of_each(facts.view.brokers, last_seen)

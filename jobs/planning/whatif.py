@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import decode_rows, quote_identifier
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows, quote_identifier
 from jobs.adapters.spark.session import start_session
 from jobs.console_output.losses import MAX_PARTITIONS_IN_JSON, WHATIF_SUMMARY, Losses, losses_result
 from jobs.core.arrow_rows import StoredRows
@@ -66,13 +66,13 @@ def parse_lose(text: str) -> RequestedLoss:
 
 
 def _lost_together(
-    settings: Settings, snapshot: Snapshot, loss: RequestedLoss
+    warehouse: Warehouse, snapshot: Snapshot, loss: RequestedLoss
 ) -> tuple[FailureScenario | BrokersLost, list[str]]:
     """Return the loss with the live brokers it consists of, and warnings; raise RefusedError if none is live."""
     if isinstance(loss, FailureScenario):
         return loss, []
-    known = racks_as_of(settings.warehouse, snapshot)
-    live = {row.broker_id for row in rows_as_of(settings.warehouse, snapshot, Broker) if row.is_live}
+    known = racks_as_of(warehouse, snapshot)
+    live = {row.broker_id for row in rows_as_of(warehouse, snapshot, Broker) if row.is_live}
     racks = {broker: known.rack_of.get(broker) for broker in sorted(live)}
     rack = None if isinstance(loss, list) else known.name_of.get(loss, loss)
     requested = loss if isinstance(loss, list) else [broker for broker in racks if racks[broker] == rack]
@@ -104,7 +104,7 @@ def losses_on(settings: Settings, lose: str, snapshot: int | None, limit: int, *
     """Compute the impact of losses on a snapshot, and name the partitions of the worst `limit` of them."""
     requested = parse_lose(lose)
     chosen = find_snapshot(settings.warehouse, snapshot)
-    loss, already_lost = _lost_together(settings, chosen, requested)
+    loss, already_lost = _lost_together(settings.warehouse, chosen, requested)
     impacts = _impacts(settings, chosen, loss)
     shown = impacts if everything else impacts[:limit]
     with progress("naming partitions"):
@@ -115,7 +115,7 @@ def losses_on(settings: Settings, lose: str, snapshot: int | None, limit: int, *
         impacts=impacts,
         named_partitions=named_partitions,
         crowded=_crowded(settings, chosen),
-        warnings=[*already_lost, *_warnings(settings, chosen, impacts)],
+        warnings=[*already_lost, *_warnings(settings.warehouse, chosen, impacts)],
     )
 
 
@@ -151,14 +151,14 @@ def _named_partitions(
     return [{field.name: names(getattr(lost, field.name)) for field in fields(lost)} for lost in marked]
 
 
-def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpact]) -> list[str]:
+def _warnings(warehouse: Warehouse, snapshot: Snapshot, impacts: Sequence[LossImpact]) -> list[str]:
     """Name what no count includes: later commits, partitions without a state, and what is not understood."""
-    outdated = later_commit(settings.warehouse, snapshot)
+    outdated = later_commit(warehouse, snapshot)
     warnings = [f"{outdated}; take a `surveyor snapshot`"] if outdated else []
     if impacts and impacts[0].not_judged:
         not_judged = pluralise(impacts[0].not_judged, "partition")
         warnings.append(f"{not_judged} not judged: not understood, or without a state")
-    if unread := unread_in(settings.warehouse, snapshot):
+    if unread := unread_in(warehouse, snapshot):
         them = "it" if unread.is_one else "them"
         warnings.append(f"{unread.sentence()}: no loss of {them} is counted; {QUARANTINE_COMMAND}")
     return warnings

@@ -96,7 +96,7 @@ def take_snapshot_of(
             began = _StartTime()
             small = _read_driver_metadata(settings, source, refuse)
         reading = stage(source, tables, small, phases)
-        _end_drains(settings, reading.metadata)
+        _end_drains(settings.warehouse, reading.metadata)
         row = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
     _warn(reading.metadata, row)
     if vanished := vanished_by(settings.warehouse, row):
@@ -219,8 +219,8 @@ def _session(settings: Settings, *, tiny: bool) -> SparkSession:
     return with_settings(session, ONE_TASK) if tiny else session
 
 
-def _end_drains(settings: Settings, state: ClusterMetadata) -> None:
-    ended = remove_expired(settings.warehouse, state.controller_epoch, state.live)
+def _end_drains(warehouse: Warehouse, state: ClusterMetadata) -> None:
+    ended = remove_expired(warehouse, state.controller_epoch, state.live)
     for line in expired_drain_lines(ended):
         log(line)
 

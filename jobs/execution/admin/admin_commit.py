@@ -272,7 +272,10 @@ class AdminCommit:
                     raise
                 raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
             if self.throttler is not None:
-                in_use = {plan.plan_id, *(owner.row.plan_id for owner in owners_of(self.settings, others.understood))}
+                in_use = {
+                    plan.plan_id,
+                    *(owner.row.plan_id for owner in owners_of(self.settings.warehouse, others.understood)),
+                }
                 clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, in_use)
 
 
