@@ -223,28 +223,6 @@ def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
     assert len(controller.requests) == requests_before, "nothing twice"
 
 
-def test_a_crash_after_closing_is_completed_by_repeating(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
-) -> None:
-    warehouse.update("plans", f"plan_id = '{plan.plan_id}'", status="'cancelled'")
-
-    assert cancel(surveyor, tree, "--apply").exit_code == DONE
-    assert assignments(controller) == CANCELLED
-
-
-@pytest.mark.usefixtures("plan")
-def test_a_refused_partition_does_not_stop_the_others(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
-) -> None:
-    controller.refuses = {(T, 0)}
-
-    done = cancel(surveyor, tree, "--apply")
-
-    assert done.exit_code == ERROR
-    assert "failed: t-0: the controller refused" in done.stdout
-    assert controller.assigned(T, 1) == (BEFORE[1], [], [])
-
-
 def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
     """The original replicas of 0 fell behind: only the copy has the data; 1 is unchanged."""
     controller.put_state(T, 0, 2, [2])
@@ -325,44 +303,6 @@ def test_order_is_not_restored_on_an_old_judgement(
     assert ("restore_order", "stale") in outcomes
 
 
-@pytest.mark.usefixtures("plan")
-def test_unsafe_partitions_continue_with_skip_unsafe(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
-) -> None:
-    out_of_sync(tree, controller)
-
-    done = cancel(surveyor, tree, "--apply", "--skip-unsafe", "--json")
-
-    assert (done.exit_code, json.loads(done.stdout)["unsafe"]) == (DONE, 1)
-    assert controller.requests[0] == {(T, 1): None}
-    assert controller.assigned(T, 0)[1] == [2]
-
-
-def test_dead_copy_is_no_reason_to_refuse(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan
-) -> None:
-    tree.unregister(3)
-
-    assert cancel(surveyor, tree, "--apply").exit_code == DONE
-    assert assignments(controller) == CANCELLED
-    assert surveyor.status(plan.plan_id) == PlanStatus.CANCELLED
-
-
-@pytest.mark.usefixtures("plan")
-def test_partition_moved_by_another_client_is_left_alone(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
-) -> None:
-    controller.reassign({(T, 0): [0, 3], (T, 3): [3, 1]})
-    controller.requests.clear()
-
-    done = cancel(surveyor, tree, "--apply")
-
-    assert done.exit_code == DONE
-    assert controller.requests[0] == {(T, 1): None}
-    assert "t-0  left alone, another client changed it: replicas [0, 3, 1]" in done.stdout
-    assert controller.assigned(T, 3)[1] == [3]
-
-
 def test_running_wave_returns_to_its_start(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
@@ -376,33 +316,6 @@ def test_running_wave_returns_to_its_start(
 
     assert cancel(surveyor, tree, "--apply").exit_code == DONE
     assert controller.assigned(T, 0) == ([0, 2], [], [])
-
-
-def test_a_rollback_is_cancelled_as_any_plan(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
-) -> None:
-    tree.add_topic(T, {0: [0, 1]})
-    store_plan(warehouse, tree, [reassignment(tree, T, 0, [0, 2])], kind="reassign", name="undone")
-    surveyor.run("commit", "undone", "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
-    controller.finish(T)
-    surveyor.run(
-        "rollback",
-        "undone",
-        "--name",
-        "moves",
-        "--zookeeper",
-        tree.hosts,
-        "--mode",
-        "admin",
-        "--apply",
-        "--max-wait",
-        "0s",
-    )
-    moving = controller.assigned(T)
-
-    done = cancel(surveyor, tree, "--apply")
-
-    assert (moving, done.exit_code, controller.assigned(T)) == (([0, 1, 2], [1], [2]), DONE, ([0, 2], [], []))
 
 
 def test_finished_plan_stays_committed(

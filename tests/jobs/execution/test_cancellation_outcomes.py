@@ -53,14 +53,6 @@ def test_outcome_of_a_cancelled_step(
 A, B = [1, 2], [3, 2]
 
 
-@pytest.mark.parametrize("wave", [0, 1, 2, 3])
-def test_a_step_is_judged_by_itself_where_a_plan_moves_a_partition_away_and_back(wave: int) -> None:
-    steps = [typed(wave=number, **step) for number, step in enumerate([to(A, B), to(B, A)] * 2)]
-
-    assert outcome_of(steps, wave, cancelled(steps[wave])) is Outcome.APPLIED
-    assert outcome_of(steps, wave, steps[wave].replicas_after) is Outcome.STALE
-
-
 replicas = st.lists(st.integers(1, 3), min_size=1, max_size=3, unique=True)
 
 

@@ -266,23 +266,6 @@ def test_fenced_in_the_middle(tree: KafkaTree, surveyor: Surveyor, proxy: ZooKee
     assert tree.client.get("/controller_epoch")[0] == b"9"
 
 
-@pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("deliver", [True, False])
-def test_next_commit_finishes_after_a_lost_session(
-    tree: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan, *, deliver: bool
-) -> None:
-    proxy.lose(Loss(MULTI, nth=3, deliver=deliver, then=ZooKeeperProxy.expire_session))
-
-    first = surveyor.apply(proxy.hosts, plan.plan_id)
-    outcomes = surveyor.outcomes(plan.plan_id)
-    second = surveyor.apply(tree.hosts, plan.plan_id)
-
-    assert (first.exit_code, second.exit_code) == (ERROR, DONE)
-    assert outcomes == {0: "applied", 1: "unknown", 2: "skipped", 3: "skipped"}
-    assert surveyor.outcomes(plan.plan_id, attempt=2) == dict.fromkeys(PARTITIONS, "applied")
-    assert tree.versions(T) == dict.fromkeys(PARTITIONS, 1)
-
-
 def test_clusters_of_one_warehouse_do_not_mix(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan
 ) -> None:

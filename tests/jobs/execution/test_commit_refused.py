@@ -9,7 +9,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.core.errors import UsageError
 from jobs.repositories.plans.names import Alias
-from schemas.enums import Action, PlanStatus
+from schemas.enums import Action
 from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
@@ -78,13 +78,6 @@ def test_a_plan_from_the_future_is_refused(
     assert "was made 0.5 h from now by this machine's clock" in refused(surveyor, tree.hosts, late)
 
 
-def test_max_plan_age_may_be_longer(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
-    yesterday = datetime.now(UTC) - timedelta(hours=25)
-    old = store_plan(warehouse, tree, plan.changes, created_at=yesterday)
-
-    assert surveyor.commit(tree.hosts, old.plan_id, "--max-plan-age", "2d").exit_code == DONE
-
-
 def test_max_plan_age_may_be_shorter(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     assert "--max-plan-age" in refused(surveyor, tree.hosts, plan, "--max-plan-age", "0s")
 
@@ -135,10 +128,6 @@ def test_too_many_changes_are_refused(tree: KafkaTree, surveyor: Surveyor, plan:
     assert "has 4 changes, more than --max-changes 3" in refused(surveyor, tree.hosts, plan, "--max-changes", "3")
 
 
-def test_as_many_changes_as_allowed(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    assert surveyor.commit(tree.hosts, plan.plan_id, "--max-changes", "4").exit_code == DONE
-
-
 @pytest.fixture
 def after_losing_most(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
@@ -157,14 +146,6 @@ def test_dead_majority_is_not_believed(tree: KafkaTree, surveyor: Surveyor, afte
 def test_dead_majority_may_be_allowed(tree: KafkaTree, surveyor: Surveyor, after_losing_most: Plan) -> None:
     assert surveyor.apply(tree.hosts, after_losing_most.plan_id, "--allow-majority-dead").exit_code == DONE
     assert leaders(tree) == {1}
-
-
-def test_one_dead_of_three_is_believed(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
-    tree.add_topic(T, {0: [0, 1, 2]})
-    tree.unregister(0)
-    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1, requires_dead=[0])])
-
-    assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
 
 
 def test_broker_that_is_not_understood_is_refused(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
@@ -205,14 +186,6 @@ def test_another_surveyor_in_control_is_refused(
         assert "another Surveyor holds the controllership" in refused(surveyor, tree.hosts, plan)
 
 
-def test_refused_plan_stays_planned(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    tree.register(3, b"?")
-    refused(surveyor, tree.hosts, plan)
-
-    assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
-    assert surveyor.commits(plan.plan_id) == []
-
-
 @pytest.mark.parametrize("status", ["refused", "cancelled", "rolled_back"])
 def test_closed_plan_is_refused(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan, status: str
@@ -228,20 +201,6 @@ def test_unknown_plan_is_a_usage_error(tree: KafkaTree, surveyor: Surveyor) -> N
 
     assert done.exit_code == USAGE
     assert "no plan '0123456789abcdef' of cluster 'default'" in done.stderr
-
-
-def test_no_warehouse_is_unreadable(tree: KafkaTree, surveyor: Surveyor) -> None:
-    done = surveyor.commit(tree.hosts, "p")
-
-    assert done.exit_code == UNREADABLE
-    assert "check --warehouse" in done.stderr
-
-
-def test_wrong_chroot_is_unreadable(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    done = surveyor.commit(f"{tree.hosts}/absent", plan.plan_id)
-
-    assert done.exit_code == UNREADABLE
-    assert "check the chroot" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [("--max-hold", "soon"), ("--max-plan-age", "1y"), ("--mode", "kraft")])

@@ -235,22 +235,6 @@ def test_waves_are_reversed(
     }
 
 
-def test_running_plan_must_be_cancelled_first(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
-) -> None:
-    tree.add_topic(T, BEFORE)
-    plan = store_plan(
-        warehouse, tree, [reassignment(tree, T, 0, AFTER[0])], kind="reassign", name="moves", status="committed"
-    )
-    controller.reassign({(T, 0): AFTER[0]})
-
-    done = rollback(surveyor, tree, "--apply")
-
-    assert done.exit_code == REFUSED
-    assert f"still moves 1 partition: t-0; `surveyor cancel {plan.plan_id}` cancels these" in done.stderr
-    assert len(warehouse.rows("plans")) == 1
-
-
 @pytest.mark.usefixtures("plan")
 def test_complete_part_of_a_cancelled_plan_goes_back(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController

@@ -123,15 +123,6 @@ def test_next_wave_waits_until_the_previous_is_in_sync(
     assert "complete: 2 of 2 reassignments of wave 0" in done.stderr
 
 
-def test_waits_for_the_last_wave_if_asked(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
-) -> None:
-    assert run(surveyor, kafka, plan, "--wait").exit_code == DONE
-
-    assert controller.replicas(T) == AFTER
-    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
-
-
 def test_the_wait_shows_how_much_is_copied(
     monkeypatch: pytest.MonkeyPatch, kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
@@ -212,16 +203,6 @@ def test_dry_run_changes_nothing(
     assert (surveyor.commits(plan.plan_id), throttle_rows(surveyor.warehouse)) == ([], [])
     throttled = "would be throttled to 1000000 B/s, wave by wave: brokers 0, 1, 2, 3, and moving replicas of t"
     assert (throttled in done.stdout) == ("--throttle" in more)
-
-
-def test_second_commit_requests_nothing(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
-) -> None:
-    for _ in range(2):
-        assert run(surveyor, kafka, plan, "--wait", "--throttle", "1MB/s").exit_code == DONE
-
-    assert controller.waves == [[(T, 0), (T, 1)], [(T, 2)]]
-    assert overrides(kafka) == {}
 
 
 Begin = Callable[[MovingController], None]
@@ -488,17 +469,6 @@ def test_readable_partitions_of_a_topic_are_judged(
     assert "runs: other-0 to [0, 1, 2]. No plan in" in done.stderr
 
 
-def test_plan_that_only_reorders_is_never_in_the_way(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
-) -> None:
-    plan = store_plan(warehouse, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
-    begin_theirs(controller)
-    controller.stuck = True
-
-    assert run(surveyor, kafka, plan).exit_code == DONE
-    assert controller.replicas(T)[0] == [1, 0]
-
-
 def test_stops_between_waves_if_another_client_begins(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
@@ -577,19 +547,6 @@ def test_partition_that_lost_its_leader_is_not_requested(
     assert (controller.replicas(T), overrides(kafka)) == (BEFORE | {0: AFTER[0]}, {})
 
 
-def test_recreated_topic_is_stale(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
-) -> None:
-    kafka.client.delete(f"/brokers/topics/{T}", recursive=True)
-    kafka.client.delete(f"/config/topics/{T}")
-    kafka.add_topic(T, BEFORE, topic_id="4FAbTa0nQWOKYqjIZYG_Vg")
-
-    run(surveyor, kafka, plan)
-
-    assert set(last_words(surveyor, plan).values()) == {("stale", "topic t was deleted and created again")}
-    assert controller.waves == []
-
-
 def test_cancelled_by_another_client_during_the_move(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
@@ -613,19 +570,6 @@ def test_cancelled_by_another_client_during_the_move(
     assert {key for key, outcome in rows_said.items() if outcome == "applied"} == {(1, 0), (1, 1)}
     assert {key for key, outcome in rows_said.items() if outcome in {"failed", "skipped"}} == {(0, 0), (0, 1)}
     assert controller.waves == [[(T, 0), (T, 1)], [(T, 1)]]
-    assert (overrides(kafka), throttle_rows(warehouse)) == ({}, [])
-
-
-def test_closed_between_waves_by_another_client(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
-) -> None:
-    controller.events = [lambda: apply_transition(warehouse, plan.plan_id, Transition.CANCEL)]
-
-    done = run(surveyor, kafka, plan, "--throttle", "5MB")
-
-    assert done.exit_code == REFUSED
-    assert "was cancelled: nothing more of it is submitted; plan again" in " ".join(done.stderr.split())
-    assert (controller.waves, surveyor.status(plan.plan_id)) == ([[(T, 0), (T, 1)]], PlanStatus.CANCELLED)
     assert (overrides(kafka), throttle_rows(warehouse)) == ({}, [])
 
 
@@ -847,15 +791,6 @@ def test_throttle_of_the_conf_is_the_default(  # noqa: PLR0913, PLR0917 - fixtur
     assert done.exit_code == DONE, done.stderr
     assert during_move[0].get("brokers/3", {}).get("leader.replication.throttled.rate") == rate
     assert (overrides(kafka), throttle_rows(surveyor.warehouse)) == ({}, [])
-
-
-def test_reordering_is_not_throttled_by_the_conf(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, tmp_path: Path
-) -> None:
-    plan = store_plan(warehouse, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
-
-    assert run(surveyor, kafka, plan, *in_conf(tmp_path, kafka, "2MB/s")).exit_code == DONE
-    assert controller.requests == []
 
 
 def test_bytes_and_time_are_shown_in_advance(

@@ -161,16 +161,6 @@ def test_plan_whose_outcomes_were_lost_changes_nothing_more(
     assert_done(topics, kind)
 
 
-@pytest.mark.parametrize("deliver", [True, False])
-def test_lost_answer(  # noqa: PLR0913 - fixtures
-    topics: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan, kind: str, *, deliver: bool
-) -> None:
-    proxy.lose(Loss(MULTI, nth=2, deliver=deliver))
-
-    assert surveyor.apply(proxy.hosts, plan.plan_id).exit_code == DONE
-    assert_done(topics, kind)
-
-
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("deliver", [True, False])
 def test_lost_session_is_finished_by_the_next_commit(  # noqa: PLR0913 - fixtures
@@ -312,14 +302,6 @@ def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, warehouse: War
 
     assert f"{least}=10 is more than {most}=9" in done.stdout
     assert config_of(topics) == {most: "9"}
-
-
-def test_too_many_operations_are_refused(topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
-    plan = PLANS["delete"](warehouse, topics)
-
-    done = surveyor.apply(topics.hosts, plan.plan_id, "--max-changes", "1")
-
-    assert (done.exit_code, "has 2 changes, more than --max-changes 1" in done.stderr) == (REFUSED, True)
 
 
 def _progress(surveyor: Surveyor, hosts: str, plan: Plan) -> dict[str, int]:

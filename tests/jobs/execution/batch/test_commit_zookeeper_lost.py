@@ -20,7 +20,7 @@ from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.fenced_writes import is_fenced
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 T = "t"
@@ -102,17 +102,6 @@ def test_forbidden_take_over_is_an_error(warehouse: Warehouse, surveyor: Surveyo
     assert done.exit_code == ERROR
     assert "an ACL denies Surveyor permission to set /controller_epoch (NoAuth)" in done.stderr
     assert set(topic.versions(T).values()) == {0}
-
-
-def test_forbidden_row_is_named(warehouse: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
-    plan = move_all(topic, warehouse)
-    topic.client.set_acls(state_path(T, 3), READ_ONLY)
-
-    done = surveyor.apply(topic.hosts, plan)
-
-    assert done.exit_code == ERROR
-    assert f"failed: t-3: an ACL denies Surveyor permission to set {state_path(T, 3)} (NoAuth)" in done.stdout
-    assert surveyor.outcomes(plan) == {0: "applied", 1: "applied", 2: "applied", 3: "failed"}
 
 
 def test_forbidden_operation_is_named(warehouse: Warehouse, topic: KafkaTree, control: Controllership) -> None:
