@@ -1,4 +1,4 @@
-"""Exceptions of Kafka's decoders: the results of `kafka.zk.ZkData` of 3.9.2 for these bytes."""
+"""Which malformed znodes end Kafka's controller or keep brokers from starting, by the code of `ZkData` of 3.9.2."""
 
 from typing import Final
 

@@ -334,29 +334,10 @@ def test_a_name_that_kafka_forbids_is_in_quarantine(orders: KafkaTree, name: str
 BAD_TOPICS = {
     "not UTF-8": (b'{"partitions":{"0":[1]},"x":"\xff"}', "'utf-8' codec can't decode byte 0xff"),
     "not JSON": (b'{"partitions":', "Input data was truncated"),
-    "another shape": (b"[]", "Expected `object`, got `array`"),
-    "a bare number": (b"1", "Expected `object`, got `int`"),
-    "no partitions": (b'{"version":3}', "Object missing required field `partitions`"),
-    "a list of partitions": (b'{"partitions":[[1]]}', "Expected `object`, got `array` - at `$.partitions`"),
-    "negative replica": (b'{"partitions":{"0":[1,-2]}}', "partition 0: Expected `int` >= 0 - at `$[1]`"),
     "negative partition": (b'{"partitions":{"-1":[1,2]}}', "'-1', expected a partition number, 2147483647 at most"),
     "duplicate replica": (b'{"partitions":{"0":[1,1]}}', "partition 0 names a broker twice: [1, 1]"),
     "no replicas": (b'{"partitions":{"0":[]}}', "partition 0 has no replicas"),
-    "null replicas": (b'{"partitions":{"0":null}}', "partition 0: Expected `array`, got `null`"),
-    "null replica": (b'{"partitions":{"0":[null]}}', "partition 0: Expected `int`, got `null` - at `$[0]`"),
     "null": (b"null", "Expected `object`, got `null`"),
-    "replica out of range": (
-        b'{"partitions":{"0":[2147483648]}}',
-        "partition 0: Expected `int` <= 2147483647 - at `$[0]`",
-    ),
-    "partition out of range": (
-        b'{"partitions":{"2147483648":[1]}}',
-        "'2147483648', expected a partition number, 2147483647 at most",
-    ),
-    "far out of range": (
-        b'{"partitions":{"0":[1' + b"0" * 5000 + b"]}}",
-        "partition 0: Integer value out of range - at `$[0]`",
-    ),
     "adding a stranger": (
         b'{"partitions":{"0":[1]},"adding_replicas":{"0":[2]}}',
         "adding_replicas of partition 0 names [2], no replicas of it",
@@ -366,55 +347,19 @@ BAD_TOPICS = {
     "deep": (b'{"x":' + b"[" * 900_000, "maximum recursion depth exceeded while deserializing an object"),
 }
 
-OF_ONE_PARTITION = (
-    *("negative replica", "duplicate replica", "no replicas", "null replicas", "null replica", "replica out of range"),
-    *("far out of range", "adding a stranger"),
-)
+OF_ONE_PARTITION = ("duplicate replica", "no replicas", "adding a stranger")
 """What is wrong in these is the entry of partition 0 alone."""
 
 BAD_STATES = {
     "not UTF-8": (b'{"leader":"\xff"}', "'utf-8' codec can't decode byte 0xff"),
     "not JSON": (b"leader=1", "JSON is malformed: invalid character (byte 0)"),
     "another shape": (b"[1]", "Expected `object`, got `array`"),
-    "a bare number": (b"1", "Expected `object`, got `int`"),
     "no leader": (b'{"controller_epoch":1,"leader_epoch":0,"isr":[1]}', "Object missing required field `leader`"),
-    "negative leader": (
-        b'{"controller_epoch":1,"leader":-2,"leader_epoch":0,"isr":[1]}',
-        "Expected `int` >= -1 - at `$.leader`",
-    ),
-    "negative in the ISR": (
-        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[-1]}',
-        "Expected `int` >= 0 - at `$.isr[0]`",
-    ),
     "duplicate in the ISR": (
         b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1,1]}',
         "the ISR names a broker twice: [1, 1]",
     ),
-    "null ISR": (
-        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":null}',
-        "Expected `array`, got `null` - at `$.isr`",
-    ),
-    "null leader": (
-        b'{"controller_epoch":1,"leader":null,"leader_epoch":0,"isr":[1]}',
-        "Expected `int`, got `null` - at `$.leader`",
-    ),
     "null": (b"null", "Expected `object`, got `null`"),
-    "leader out of range": (
-        b'{"controller_epoch":1,"leader":2147483648,"leader_epoch":0,"isr":[1]}',
-        "Expected `int` <= 2147483647 - at `$.leader`",
-    ),
-    "epoch out of range": (
-        b'{"controller_epoch":1,"leader":1,"leader_epoch":9999999999999999999,"isr":[1]}',
-        "Expected `int` <= 2147483646 - at `$.leader_epoch`",
-    ),
-    "text for a number": (
-        b'{"controller_epoch":1,"leader":"1","leader_epoch":0,"isr":[1]}',
-        "Expected `int`, got `str` - at `$.leader`",
-    ),
-    "unknown recovery state": (
-        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1],"leader_recovery_state":2}',
-        "Expected `int` <= 1 - at `$.leader_recovery_state`",
-    ),
     "empty": (b"", "empty, expected JSON"),
     "noise": (NOISE, "'utf-8' codec can't decode byte 0xff"),
 }
@@ -423,8 +368,6 @@ BAD_CONFIGS = {
     "not UTF-8": (b'{"version":1,"config":{"a":"\xff"}}', "'utf-8' codec can't decode byte 0xff"),
     "not JSON": (b"a=b", "JSON is malformed: invalid character (byte 0)"),
     "another shape": (b'{"version":1,"config":[]}', "Expected `object`, got `array` - at `$.config`"),
-    "no config": (b'{"version":1}', "Object missing required field `config`"),
-    "null value": (b'{"version":1,"config":{"a":null}}', "a: Expected `str`, got `null`"),
     "null": (b"null", "Expected `object`, got `null`"),
     "noise": (NOISE, "'utf-8' codec can't decode byte 0xff"),
 }
