@@ -194,22 +194,10 @@ PASSWORDS = Security(TLS, "none", ("PLAIN",))
 SECURED: dict[str, tuple[tuple[str, str], tuple[str, str], dict[int, dict[str, str]], set[str | None]]] = {
     # protocols of the two brokers at PLAINTEXT and at USERS, what they report, and whose clients are served
     "the same": (("PLAINTEXT",) * 2, ("SASL_SSL",) * 2, {0: {OWN_MECHANISMS: "PLAIN"}}, {None, "USERS"}),
-    "all report the same": (
-        ("PLAINTEXT",) * 2,
-        ("SASL_SSL",) * 2,
-        {0: {OWN_MECHANISMS: "PLAIN"}, 1: {OWN_MECHANISMS: "PLAIN"}},
-        {None, "USERS"},
-    ),
     "none reports": (("PLAINTEXT",) * 2, ("SASL_SSL",) * 2, {}, {None}),
     "one has another protocol": (
         ("PLAINTEXT",) * 2,
         ("SASL_SSL", "SSL"),
-        {0: {OWN_MECHANISMS: "PLAIN"}},
-        {None},
-    ),
-    "the other has another protocol": (
-        ("PLAINTEXT",) * 2,
-        ("SSL", "SASL_SSL"),
         {0: {OWN_MECHANISMS: "PLAIN"}},
         {None},
     ),
@@ -231,7 +219,6 @@ SECURED: dict[str, tuple[tuple[str, str], tuple[str, str], dict[int, dict[str, s
         {0: {OWN_MECHANISMS: "PLAIN"}},
         {"USERS"},
     ),
-    "the other does": (("SSL", "PLAINTEXT"), ("SASL_SSL",) * 2, {0: {OWN_MECHANISMS: "PLAIN"}}, {"USERS"}),
 }
 
 

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from struct import pack, unpack
 from typing import Any
@@ -12,7 +12,7 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
-from jobs.adapters.request_server.listen_config import ListenConfig, Security
+from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.cluster_metadata import METADATA
 from jobs.controller.broker_apis.controller_apis import ControllerApis
@@ -21,7 +21,6 @@ from jobs.controller.broker_apis.messages import VERSIONS as BROKER_APIS
 from jobs.controller.controller import ResidentController
 from schemas.broker_configs import AUTHORIZER
 from schemas.response_codes import STALE_CONTROLLER_EPOCH
-from schemas.rows import Broker, BrokerConfig
 from schemas.znode_codecs import Endpoint
 from tests.jobs.controller.admin_apis.clients import milliseconds
 from tests.jobs.controller.admin_apis.conftest import SETTINGS
@@ -126,42 +125,6 @@ def test_clients_are_not_served_once_a_broker_has_another_security(
     assert served(handler) == (True, True, True)
     assert addresses_of_controller(tree) == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
     assert [line for line in log if "clients of listener CLIENTS are served again" in line] != []
-
-
-class Reported:
-    """Settings that brokers have reported since the last cycle."""
-
-    def __init__(self, controller: ResidentController) -> None:
-        self.before = [*controller.engine.broker_configs]
-        self.rows: list[BrokerConfig] | None = None
-
-    def report(self, *mechanisms: str | None) -> None:
-        """Let brokers report mechanisms; one with None does not answer."""
-        name = "sasl.enabled.mechanisms"
-        rows = [broker_config(broker, name, value, assumed=value is None) for broker, value in enumerate(mechanisms)]
-        self.rows = [*self.before, *rows]
-
-    def pop_changed(self, _registered: Iterable[int]) -> list[BrokerConfig] | None:
-        rows, self.rows = self.rows, None
-        return rows
-
-    def request_configs(self, _brokers: Iterable[Broker]) -> None: ...
-
-
-def test_clients_need_the_same_login_at_all_brokers(
-    tree: KafkaTree, controller: ResidentController, handler: ControllerApis, log: RecordedLog
-) -> None:
-    controller.endpoints.logins = {"CLIENTS": Security(None, "none", ("PLAIN",))}
-    reported = Reported(controller)
-    controller.config_poller = reported  # type: ignore[assignment]
-    outcomes = []
-    for mechanisms in [("PLAIN", "PLAIN", None), ("PLAIN", "GSSAPI", None), ("PLAIN", "PLAIN,GSSAPI", "PLAIN")]:
-        reported.report(*mechanisms)
-        run_until_quiet(controller)
-        outcomes.append((served(handler), len(addresses_of_controller(tree))))
-
-    assert outcomes == [((True, True, True), 2), ((False, False, False), 1), ((True, True, True), 2)]
-    assert len([line for line in log if "broker 1 accepts GSSAPI at its listener CLIENTS" in line]) == 1
 
 
 @pytest.mark.parametrize(("protocols", "is_served"), [(("SSL", "PLAINTEXT"), True), (("SSL", "SASL_SSL"), False)])
