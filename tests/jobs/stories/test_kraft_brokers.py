@@ -428,12 +428,6 @@ def test_losses_are_simulated(story: Story) -> None:
     assert set(offline) == {f"broker {node}" for node in story.cluster.nodes}
 
 
-def test_a_report_is_written(story: Story, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    story.surveyor.json("report", "--out", str(page))
-    assert f"broker {story.killed}" in page.read_text(encoding="utf-8")
-
-
 def test_a_restart_is_judged_with_the_quorum(story: Story) -> None:
     """One voter of three is down, so no other may restart, whatever the partitions say."""
     other = next(node for node in story.cluster.nodes if node not in {story.killed, story.survivor})

@@ -13,7 +13,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.java.jars import NEWER_KAFKA
 from tests.jobs.stories import test_kraft_brokers as of_3_9
-from tests.jobs.support.kafka.kraft_cluster import words_of_zookeeper
 from tests.jobs.support.kafka.kraft_story import RACKS, Story, killed_broker_story
 from tests.jobs.support.kafka.real_cluster import eventually
 
@@ -81,9 +80,3 @@ def test_log_dirs_say_whether_they_are_cordoned(story: Story) -> None:
     _cordon(story, "*")
     assert eventually(lambda: cordoned() == {broker: broker == story.survivor for broker in brokers})
     _cordon(story, "")
-
-
-@pytest.mark.parametrize("command", [["status"], ["doctor"], ["show", "brokers"], ["plan", "recover"]])
-def test_no_sentence_is_about_zookeeper(story: Story, command: list[str]) -> None:
-    ran = story.surveyor(*command)
-    assert (ran.code, words_of_zookeeper(ran.stdout, ran.stderr)) == (0, []), ran

@@ -169,28 +169,6 @@ def responses(surveyor: Surveyor, api: str, topic: str, epoch: int) -> list[tupl
     return sorted((r["partition"], r["error"]) for r in rows if (r["topic"], r["controller_epoch"]) == (topic, epoch))
 
 
-def test_resident_drain_ends_with_the_controllership(
-    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str
-) -> None:
-    """The broker leads nothing and stops what it followed; then Kafka's controller starts all its replicas again."""
-    with Traffic(cluster.bootstrap, topic) as traffic:
-        with controllership(kafka.endpoint, OURS) as held:
-            drained_under(held, cluster_surveyor)
-            assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in (0, 2)), seconds=3)
-            after = leaders(kafka, topic)
-        assert eventually(lambda: broker_in_control(kafka))
-        assert eventually(lambda: in_sync(kafka, topic))
-
-    assert after in WITHOUT_B
-    assert responses(cluster_surveyor, "StopReplica", topic, held.epoch) == [(0, 0), (2, 0)]
-    assert responses(cluster_surveyor, "LeaderAndIsr", topic, held.epoch) == [(1, 0)]
-    assert [row["broker_id"] for row in cluster_surveyor.json("show", "drained")["rows"]] == [B]
-    cluster_surveyor.json("snapshot")
-    assert cluster_surveyor.json("show", "drained")["rows"] == []
-    assert traffic.failed == []
-    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
-
-
 @BOTH
 def test_resident_drain_and_undrain_under_one_controllership(
     cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str, spoken: str

@@ -197,7 +197,6 @@ def test_a_plan_is_cancelled_while_its_commit_has_another_wave(kafka: PlannedKaf
     assert f"was cancelled by {this_actor().user} at 20" in stderr
 
 
-@BOTH
 def test_a_complete_move_is_rolled_back(kafka: PlannedKafka, tmp_path: Path) -> None:
     kafka.create({"there": [[1, 2], [1, 2]]})
     plan = kafka.plan("there", "reassign", *kafka.targets(tmp_path, ("there", 0, [1, 2, 3]), ("there", 1, [3, 1])))
@@ -238,17 +237,6 @@ def test_moves_and_throttles_of_another_client_are_cancelled(kafka: PlannedKafka
     assert kafka.surveyor.json("cancel", "--throttles", *APPLY)["cleared"] == 4
     assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
     assert eventually(lambda: kafka.config("topic", "other") == {})
-
-
-def test_preferred_leaders_are_elected(kafka: PlannedKafka, tmp_path: Path) -> None:
-    kafka.create({"pref": [[1, 2]]})
-    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
-        assert admin.reassign({("pref", 0): [2, 1]}) == {("pref", 0): 0}
-    assert eventually(lambda: kafka.replicas("pref") == {0: [2, 1]})
-    kafka.plan("pref", *election(tmp_path, "pref"))
-    assert committed(kafka.surveyor("commit", "pref", *APPLY, "--json"))["applied_now"] == 1
-    assert eventually(lambda: kafka.partitions("pref")[0][0] == 2)
-    assert kafka.surveyor.json("verify", "pref")["complete"] == 1
 
 
 def test_a_drain_outlasts_a_restart_and_is_undone(kafka: PlannedKafka) -> None:

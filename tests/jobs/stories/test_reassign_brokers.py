@@ -19,9 +19,9 @@ from schemas.plan import Plan
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
-from tests.jobs.support.kafka.real_cluster import Traffic, eventually, throttle
+from tests.jobs.support.kafka.real_cluster import Traffic, eventually
 from tests.jobs.support.rows.move_rows import commit_process, reassignment
-from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 REPLICAS = {0: [0, 1], 1: [1, 2]}
@@ -118,53 +118,6 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
     assert admin.alter_override("broker", "1", {LEADER_RATE: None}) == 0
 
 
-def test_rate_changed_in_mid_move_and_interrupted(
-    kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str
-) -> None:
-    plan = two_waves(warehouse, kafka, topic)
-    before = overrides(kafka)
-
-    with commit_process(kafka.hosts, warehouse, plan.plan_id, "--throttle", str(SLOW)) as process:
-        assert eventually(lambda: is_being_reassigned(kafka, topic))
-        process.send_signal(signal.SIGTERM)
-        stdout, _ = process.communicate(timeout=60)
-    status, moving = surveyor.status(plan.plan_id), is_being_reassigned(kafka, topic)
-    committed(surveyor, kafka, plan, "--throttle", "50MB/s")
-
-    assert (process.returncode, status, moving) == (25, PlanStatus.PARTIAL, True)
-    assert "stays set while 1 partition is moving" in stdout
-    assert f"`surveyor commit {plan.plan_id} --apply --wait` continues" in stdout
-    assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [1, 3]}
-    assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
-
-
-def test_refuses_while_a_foreign_reassignment_runs(  # noqa: PLR0913, PLR0917 - fixtures
-    cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
-) -> None:
-    """Theirs is slow: it is throttled to nearly nothing."""
-    theirs, slow = (LEADER_REPLICAS, FOLLOWER_REPLICAS), {LEADER_RATE: "1000", FOLLOWER_RATE: "1000"}
-    throttle(cluster, topic, 1000)
-    assert admin.reassign({(topic, 1): [1, 0]}) == {(topic, 1): 0}
-    plan = store_plan(warehouse, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
-    before = overrides(kafka)
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--throttle", "1MB")
-    running = admin.reassignments()
-    stood = kafka.assignment(topic).partitions
-    for broker in cluster.brokers:
-        assert admin.alter_override("broker", str(broker), dict.fromkeys(slow)) == 0
-    assert admin.alter_override("topic", topic, dict.fromkeys(theirs)) == 0
-    assert eventually(lambda: not is_being_reassigned(kafka, topic))
-
-    assert done.exit_code == REFUSED
-    assert f"{topic}-1 to [1, 0]" in done.stderr
-    assert (running, stood[0]) == ({(topic, 1): [1, 0]}, [0, 1])
-    assert before["brokers/0"] == slow
-    assert (surveyor.commits(plan.plan_id), warehouse.rows("throttles")) == ([], [])
-    committed(surveyor, kafka, plan, "--wait")
-    assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [1, 0]}
-
-
 SETS_AND_WAITS = """
 import pathlib, time
 from jobs.execution.admin import admin_commit as commit_admin
@@ -200,19 +153,3 @@ def test_two_commits_with_throttles_at_once(kafka: KafkaTree, warehouse: Warehou
     assert (one.returncode, two.returncode) == (0, 0), one_output + two_output
     assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
-
-
-def test_auto_mode_takes_no_controllership_for_want_of_a_password(
-    kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str, tmp_path: Path
-) -> None:
-    """A client that speaks what these brokers do not, on a cluster that is well."""
-    config = tmp_path / "client.properties"
-    config.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n", encoding="utf-8")
-    plan = store_plan(warehouse, kafka, [election(kafka, topic, 0, leader=1)])
-    epoch = kafka.client.get("/controller_epoch")
-
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--command-config", str(config))
-
-    assert done.exit_code == REFUSED, done.stderr
-    assert "--command-config" in done.stderr
-    assert (kafka.client.get("/controller_epoch"), kafka.state(topic, 0).leader) == (epoch, 0)

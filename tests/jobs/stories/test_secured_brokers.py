@@ -4,7 +4,6 @@ What they keep is kept, and what they guard in ZooKeeper stays guarded.
 """
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,23 +14,17 @@ import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.security import ACL
-from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.admin_client import bootstrap, connected_admin, read_properties
-from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import unreachable_reasons
-from jobs.adapters.brokers.control_encoding import ControlBatch
-from jobs.adapters.brokers.delivery import deliver
-from jobs.adapters.brokers.listeners import PLAINTEXT_LISTENER, Listener
+from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.brokers.reported_configs import read_configs_and_failures
-from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
 from schemas.plan import Plan
 from schemas.tables import SPARK_SCHEMAS
-from schemas.znode_codecs import Endpoint
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
@@ -45,7 +38,6 @@ from tests.jobs.support.kafka.real_cluster import (
 from tests.jobs.support.kafka.secured_kafka import (
     GUEST,
     PASSWORD,
-    REAUTHENTICATION,
     USER,
     ZOOKEEPER_CONFIG,
     secured_cluster,
@@ -329,34 +321,6 @@ def test_a_refused_or_unauthorized_user_writes_nothing(
     assert "control_listener" in named
 
 
-def test_a_connection_that_must_authenticate_again_is_opened_again(kafka: KafkaTree, logins: ListenerLogins) -> None:
-    state = read_cluster(kafka.client)
-    batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
-
-    with ChannelManager("test", listener=logins["SCRAM-SHA-256"].spoken) as channels:
-        first = deliver(channels, batch, time.monotonic() + 20)
-        before = channels.queue_of(0)._connection  # noqa: SLF001
-        time.sleep(1.5 * REAUTHENTICATION)
-        second = deliver(channels, batch, time.monotonic() + 20)
-        after = channels.queue_of(0)._connection  # noqa: SLF001
-
-    assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[0, 1], [0, 1]]
-    assert before is not after
-
-
-def test_a_resident_controller_sends_over_its_queues(kafka: KafkaTree, logins: ListenerLogins) -> None:
-    state = read_cluster(kafka.client)
-    batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
-    responses = list[BrokerResponse]()
-    for login in logins.values():
-        queues = ChannelManager("test", responses.append, login.spoken)
-        queues.send(batch, live_brokers_to=[0, 1])
-        assert eventually(lambda: queues.idle == [0, 1])  # noqa: B023 - called at once
-        queues.stop()
-
-    assert [(answer.api, answer.error) for answer in responses] == [("UpdateMetadata", 0)] * 2 * len(logins)
-
-
 def test_a_check_of_broker_access_has_no_effect(
     cluster: EmbeddedCluster, kafka: KafkaTree, logins: ListenerLogins
 ) -> None:
@@ -369,23 +333,6 @@ def test_a_check_of_broker_access_has_no_effect(
     assert untold == [{}] * len(logins)
     late = "StopReplica request with broker epoch 0 smaller than the current broker epoch"
     assert all(late in broker.log_of_this_run() for broker in cluster.brokers.values())
-
-
-def test_what_brokers_speak_where_they_are_said_to_speak_something_else(
-    kafka: KafkaTree, logins: ListenerLogins
-) -> None:
-    """As behind a proxy that ends TLS, or with listeners registered by mistake."""
-    broker = read_cluster(kafka.client).brokers[0]
-    ports = {endpoint.listener: endpoint.port for endpoint in broker.endpoints or ()}
-
-    def reason(listener: Listener, port: int) -> str:
-        endpoint = Endpoint("L", listener.security_protocol, "127.0.0.1", port)
-        return unreachable_reasons([with_values(broker, endpoints=[endpoint])], "test", listener)[0]
-
-    by_certificate = Listener.of(logins["a certificate"].config, None)
-
-    assert "the listener uses TLS, and the request was plain text" in reason(PLAINTEXT_LISTENER, ports["MUTUAL"])
-    assert "does that listener use TLS?" in reason(by_certificate, ports["INSIDE"])
 
 
 def test_doctor_checks_that_requests_reach_brokers(
