@@ -154,37 +154,6 @@ def with_vanished(tables: SparkWarehouse, rows: Iterable[Row]) -> Any:  # noqa: 
     return tables.frame("partitions", [{"vanished": False} | row for row in rows])
 
 
-def test_no_acknowledged_commit_is_lost(spark: SparkSession, warehouse: Warehouse) -> None:
-    """Threads append, replace and insert, and Spark replaces; each row that was acknowledged is there in the end."""
-    tables = SparkWarehouse(spark, warehouse)
-
-    def write(writer: int) -> list[str]:
-        acknowledged = []
-        for number in range(ROUNDS):
-            name = f"{writer}-{number}"
-            if writer == 0:
-                tables.replace("events", tables.frame("events", [event(name)]), f"subject = '{name}'")
-            elif number % 2:
-                warehouse.append("events", [event(name)])
-            else:
-                warehouse.replace("events", [event(name)], f"subject = '{name}'")
-            acknowledged.append(name)
-        return acknowledged
-
-    with ThreadPoolExecutor(WRITERS) as pool:
-        acknowledged = sorted(name for names in pool.map(write, range(WRITERS)) for name in names)
-
-    assert subjects(warehouse) == acknowledged
-    assert_committed_once(warehouse, "events")
-
-
-def test_files_are_copied_from_table_to_table(spark: SparkSession, warehouse: Warehouse) -> None:
-    tables = SparkWarehouse(spark, warehouse)
-    tables.replace("partitions", tables.frame("partitions", [partition(number) for number in range(7)]))
-    tables.copy("partitions", tables.warehouse.version("partitions"), "partition_history")
-    assert sorted(row["partition"] for row in warehouse.rows("partition_history")) == [*range(7)]
-
-
 @in_every_store
 def test_of_two_that_insert_the_same_one_wins(warehouse: Warehouse) -> None:
     """As two snapshots that take the same number."""
@@ -222,15 +191,6 @@ def test_each_commit_on_gcs_is_put_on_the_condition_that_there_is_none(gcs_serve
 def test_a_store_that_ignores_conditions_is_refused(careless_store: str) -> None:
     with pytest.raises(SurveyorError, match="ignores conditional writes"):
         require_conditional_writes(careless_store)
-
-
-@pytest.mark.parametrize(
-    ("url", "reason"), [("s3://nowhere/surveyor", "there is no such bucket")], ids=["no such bucket"]
-)
-def test_errors_of_the_store_are_one_line(object_store: str, url: str, reason: str) -> None:
-    assert object_store
-    with pytest.raises(SurveyorError, match=f"cannot be written: {reason}"):
-        require_conditional_writes(url)
 
 
 @pytest.mark.parametrize(

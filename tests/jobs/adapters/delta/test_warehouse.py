@@ -17,7 +17,7 @@ from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row
-from schemas.tables import BROKERS, CHANGES, PARTITION_KEY, SPARK_SCHEMAS
+from schemas.tables import BROKERS, PARTITION_KEY, SPARK_SCHEMAS
 
 ODD = "prod eu/é%=1"
 """A name that is written otherwise in a path, and again otherwise in Delta's log."""
@@ -30,16 +30,6 @@ def _partition(topic: str, partition: int, leader: int = 1, **columns: object) -
 
 def _led(warehouse: Warehouse, table: str = "partitions") -> set[tuple[str, int, int]]:
     return {(row["topic"], row["partition"], row["leader"]) for row in warehouse.rows(table)}
-
-
-def test_a_table_of_an_older_version_gets_its_new_columns(tmp_path: Path) -> None:
-    warehouse = Warehouse(str(tmp_path), "default")
-    older = StructType([field for field in CHANGES if field.name != "stop_replica_to"])
-    DeltaTable.create(warehouse.path("changes"), Schema.from_json(older.json()), partition_by=["cluster"])
-    warehouse.ensure_tables()
-    warehouse.append("changes", [{"plan_id": "p", "wave": 0, "topic": "t", "partition": 0, "stop_replica_to": [3]}])
-    assert [row["stop_replica_to"] for row in warehouse.rows("changes")] == [[3]]
-    assert {field.name for field in DeltaTable(warehouse.path("changes")).schema().fields} == set(CHANGES.names)
 
 
 def test_a_table_of_an_older_version_accepts_new_rows(tmp_path: Path) -> None:
