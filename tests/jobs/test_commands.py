@@ -179,24 +179,6 @@ def test_the_environment_may_name_the_brokers_credentials(
     assert (files, next_commands, places) == ([used], [f"surveyor commit p{typed}"], [place[used]])
 
 
-def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:
-    conf = tmp_path / "surveyor.toml"
-    conf.write_text(f'warehouse = "{tmp_path}/w"\n[clusters.east]\nzookeeper = "{tree.hosts}"\n')
-    command = [
-        sys.executable,
-        "-c",
-        "from jobs.cli import main; main()",
-        "snapshot",
-        "--conf",
-        str(conf),
-        "--cluster",
-        "east",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "snapshot 1 of east: 3 brokers" in done.stdout
-
-
 def test_missing_java(tree: KafkaTree, tmp_path: Path) -> None:
     nothing = {"PATH": str(tmp_path), "HOME": os.environ["HOME"], "JAVA_HOME": str(tmp_path)}
     options = ["--zookeeper", tree.hosts, "--warehouse", str(tmp_path / "w")]

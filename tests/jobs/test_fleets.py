@@ -224,13 +224,7 @@ def test_the_losses_of_all_are_those_of_each(clusters: Clusters) -> None:
     ("arguments", "refusal"),
     [
         (["snapshot", "--cluster", "east"], "--cluster is for one cluster"),
-        (["status", "--zookeeper", "zk1"], "--zookeeper is for one cluster"),
-        (["status", "--snapshot", "1"], "--snapshot is for one cluster"),
         (["status", "--watch", "5s"], "--watch is for one cluster"),
-        (["plan", "reconcile", "--snapshot", "1"], "--snapshot is for one cluster"),
-        (["plan", "reassign", "--remove-brokers", "1"], "--remove-brokers is for one cluster"),
-        (["whatif", "--lose", "pairs", "--cluster", "east"], "--cluster is for one cluster"),
-        (["metrics", "--cluster", "east"], "--cluster is for one cluster"),
         (["plan", "recover", "--partition", "orders-7"], "--partition is for one cluster"),
         (["report", "--migration", "1,2"], "--migration is for one cluster"),
         (["plan", "elect", "--preferred", "--apply"], "--apply is for one cluster"),

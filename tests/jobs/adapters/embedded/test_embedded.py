@@ -8,28 +8,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from kafka.protocol.admin import DescribeQuorumRequest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
 
-from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.embedded import processes
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster, EmbeddedKRaftNode
-from jobs.adapters.embedded.processes import accepts, four_letter_word, free_port
+from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.embedded.processes import four_letter_word, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 from jobs.core.errors import SurveyorError
-from schemas.rows import Broker
-from schemas.znode_codecs import Endpoint
-from tests.jobs.support.kafka.real_cluster import create_topics, eventually
-from tests.jobs.support.zookeeper.ensemble import Ensemble
+from tests.jobs.support.kafka.real_cluster import create_topics
 
 OWNER = """\
 import signal, time
@@ -83,39 +75,6 @@ def test_session_timeouts_are_granted_as_asked(zookeeper_hosts: str, millisecond
     assert granted == milliseconds
 
 
-def test_max_buffer_bounds_a_request(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper(tmp_path, max_buffer=4_000) as server, pytest.raises(ConnectionLoss):
-        create_znode(server.connect, b"x" * 5_000)
-
-
-def create_znode(connect: str, data: bytes) -> None:
-    client = KazooClient(connect)
-    client.start()
-    try:
-        client.create("/large", data)
-    finally:
-        client.stop()
-        client.close()
-
-
-def test_cluster_is_ready_in_its_block(cluster: EmbeddedCluster) -> None:
-    ready = {broker_id: broker.is_ready() for broker_id, broker in cluster.brokers.items()}
-
-    assert ready == {0: True, 1: True, 2: True}
-    assert cluster.bootstrap.split(",") == [f"127.0.0.1:{broker.port}" for broker in cluster.brokers.values()]
-
-
-def test_killed_broker_restarts_as_the_same(cluster: EmbeddedCluster) -> None:
-    broker = cluster.brokers[1]
-    port, pid = broker.port, broker.pid
-
-    broker.kill()
-    assert not accepts(port)
-    broker.restart()
-
-    assert (broker.port, broker.is_ready(), broker.pid == pid) == (port, True, False)
-
-
 def test_killed_broker_is_forgotten_when_its_session_is_ended(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     """Only its own: a twin that has the id, but another port, leaves the registration where it is."""
     broker = cluster.brokers[1]
@@ -128,16 +87,6 @@ def test_killed_broker_is_forgotten_when_its_session_is_ended(cluster: EmbeddedC
     broker.restart()
 
     assert (before, after, broker.is_ready()) == (True, False, True)
-
-
-def test_stopped_broker_leaves_zookeeper_at_once(cluster: EmbeddedCluster) -> None:
-    broker = cluster.brokers[2]
-
-    broker.stop()
-    registered = broker.is_registered()
-    broker.restart()
-
-    assert (registered, broker.is_ready()) == (False, True)
 
 
 def test_added_broker_has_its_rack_and_overrides(cluster: EmbeddedCluster) -> None:
@@ -265,91 +214,7 @@ def test_failed_block_keeps_the_logs_and_says_where(
     assert (cluster.folder / "zookeeper" / "zookeeper.log").exists()
 
 
-@contextmanager
-def client_of(connect: str) -> Iterator[KazooClient]:
-    client = KazooClient(connect, timeout=10, connection_retry={"max_tries": -1}, command_retry={"max_tries": -1})
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
-def test_one_leads_and_two_follow(ensemble: Ensemble) -> None:
-    assert sorted(map(str, ensemble.modes().values())) == ["follower", "follower", "leader"]
-    assert ensemble.connect == ",".join(f"127.0.0.1:{server.port}" for server in ensemble.servers.values())
-
-
-def test_a_write_through_one_is_read_through_another(ensemble: Ensemble) -> None:
-    path = f"/{uuid4().hex}"
-    one, other = ensemble.followers()
-    with client_of(one.connect) as writer, client_of(other.connect) as reader:
-        writer.create(path, b"written")
-        reader.sync(path)
-        assert reader.get(path)[0] == b"written"
-
-
-def test_the_client_goes_on_when_the_leader_dies(ensemble: Ensemble) -> None:
-    path = f"/{uuid4().hex}"
-    with client_of(ensemble.connect) as client:
-        client.create(path, b"before")
-        session = client.client_id
-        old = ensemble.leader()
-        old.kill()
-        new = ensemble.leader()
-        client.retry(client.set, path, b"after")
-        assert (new is old, client.client_id == session, client.get(path)[0]) == (False, True, b"after")
-    old.restart()
-    assert ensemble.leader() is new
-
-
-def test_a_killed_server_comes_back_with_what_it_missed(ensemble: Ensemble) -> None:
-    path = f"/{uuid4().hex}"
-    server = ensemble.followers()[0]
-    port, pid = server.port, server.pid
-    server.kill()
-    assert server.number not in ensemble.modes()
-    with client_of(ensemble.connect) as client:
-        client.create(path, b"missed")
-    server.restart()
-    with client_of(server.connect) as client:
-        client.sync(path)
-        assert client.get(path)[0] == b"missed"
-    assert (server.port, server.pid == pid, server.mode) == (port, False, "follower")
-
-
-def test_a_minority_serves_no_client(ensemble: Ensemble) -> None:
-    last, *others = ensemble.servers.values()
-    for server in others:
-        server.kill()
-    with pytest.raises(TimeoutError, match=r"no ZooKeeper leads after 0\.5 s: \{1: "):
-        ensemble.leader(timeout=0.5)
-    for server in others:
-        server.start()
-    for server in others:
-        server.wait_ready()
-    assert ensemble.leader().is_running()
-    assert last.is_running()
-
-
-def test_nothing_is_left_running(tmp_path: Path) -> None:
-    with Ensemble(tmp_path) as ensemble:
-        servers = list(ensemble.servers.values())
-        pids = [server.pid for server in servers]
-    assert [Path(f"/proc/{pid}").exists() for pid in pids] == [False] * 3
-    assert [accepts(server.port) for server in servers] == [False] * 3
-
-
 HEAP = "320m"
-
-
-def _quorum_leader(node: EmbeddedKRaftNode) -> int:
-    host, _, port = node.address.partition(":")
-    endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", host, int(port))
-    broker = Broker(broker_id=node.node_id, broker_epoch=0, endpoints=[endpoint], understood=True)
-    request = DescribeQuorumRequest(topics=[("__cluster_metadata", [(0,)])])
-    answers, _ = ask_brokers([broker], {}, 20.0, lambda ask, _: ask(request))
-    leaders = [answer.topics[0].partitions[0].leader_id for answer in answers.values()]
-    return next(iter(leaders), -1)
 
 
 BEGINS_WITH_A_HYPHEN = "-AABAgMEBQYHCAkKCwwNDg"
@@ -371,11 +236,3 @@ def test_a_node_alone_keeps_its_topics_over_a_restart() -> None:
         assert len(metadata.topics["orders"].partitions) == 2
     assert not node.is_running()
     assert not cluster.folder.exists()
-
-
-def test_a_quorum_elects_another_leader() -> None:
-    with EmbeddedKRaftCluster(3, heap=HEAP) as cluster:
-        leader = _quorum_leader(cluster.nodes[1])
-        cluster.nodes[leader].kill()
-        other = next(node for node in cluster.nodes.values() if node.node_id != leader)
-        assert eventually(lambda: _quorum_leader(other) not in {leader, -1})
