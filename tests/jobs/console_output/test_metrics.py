@@ -197,15 +197,6 @@ def test_a_fleet_has_each_family_once(measured: Surveyor, tmp_path: Path) -> Non
     assert {sample.labels["cluster"] for sample in plans.samples} == {"default", "east"}
 
 
-def test_a_cluster_of_a_fleet_that_fails_leaves_the_metrics_of_the_others(measured: Surveyor, tmp_path: Path) -> None:
-    conf = tmp_path / "surveyor.toml"
-    conf.write_text(f'warehouse = "{measured.folder}"\n[clusters.default]\n[clusters.east]\nzokeeper = "zk:1"\n')
-    ran = SurveyorAlone(measured.warehouse).run("metrics", "--all-clusters", "--conf", str(conf))
-
-    assert (ran.exit_code, f"surveyor: east: [clusters.east] of {conf}: zokeeper: " in ran.stderr) == (2, True)
-    assert parsed(ran.stdout)["surveyor_partitions"] == {frozenset(): 4}
-
-
 def test_json_is_one_object(measured: Surveyor) -> None:
     samples = measured.json("metrics")["samples"]
 
@@ -221,12 +212,6 @@ def test_in_a_file(measured: Surveyor, tmp_path: Path) -> None:
     assert (ran.code, "samples written to" in ran.stdout) == (0, True)
     assert parsed(out.read_text())["surveyor_partitions"] == {frozenset(): 4}
     assert (list(tmp_path.iterdir()), out.stat().st_mode & 0o777) == ([out], 0o644)
-
-
-def test_a_file_that_cannot_be_written(measured: Surveyor, tmp_path: Path) -> None:
-    ran = measured("metrics", "--out", str(tmp_path / "no" / "x.prom"))
-
-    assert (ran.code, "name a file in a folder that exists" in ran.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("arguments", [("--out", "x.prom"), ("--json",)])
@@ -342,7 +327,7 @@ def have_ended(most: int = 0) -> bool:
 
 
 @pytest.mark.usefixtures("as_json")
-@pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost:"])
+@pytest.mark.parametrize("sent", [b"", b"GET /met"])
 @pytest.mark.parametrize("act", [stay_idle, reset, close])
 def test_a_fault_of_a_client_is_not_logged(
     act: Callable[[socket.socket], None],

@@ -283,22 +283,6 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
     assert re.fullmatch(r".* UTC  cannot read the cluster; trying again\nit went away", failed)
 
 
-def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.checks.cluster_status.LIVE_TIMEOUT_SECONDS", 0.1)
-    ran = Surveyor("127.0.0.1:1", tmp_path)("status", "--json")
-
-    assert (ran.code, ran.json["exit_code"]) == (22, 22)
-    assert "no ZooKeeper answered at 127.0.0.1:1" in ran.stderr
-    assert "that the server runs" in ran.stderr
-
-
-def test_unknown_host_name_is_no_fault_of_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.checks.cluster_status.LIVE_TIMEOUT_SECONDS", 0.1)
-    ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path)("status")
-
-    assert (ran.code, "cannot resolve host name 'no.such.invalid'" in ran.stderr) == (22, True)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
