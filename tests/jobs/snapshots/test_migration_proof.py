@@ -319,17 +319,6 @@ def test_a_rolled_back_cluster_must_elect_leaders(
     assert (ran.exit_code, result["proved"]) == ((10, False) if faults or unknown else (0, True))
 
 
-def test_the_report_of_a_rollback_has_its_faults(surveyor: Surveyor, cluster: Cluster, tmp_path: Path) -> None:
-    cluster.controller["controller_epoch"] = 0
-    set_partition(controller_epoch=7)(cluster)
-    cluster.snapshot()
-    page = tmp_path / "proof.html"
-
-    ran = surveyor.run("report", "--migration", "1,2", "--rolled-back", "--out", str(page))
-
-    assert (ran.exit_code, "a later controller epoch: orders-0 (7)" in page.read_text(encoding="utf-8")) == (10, True)
-
-
 @pytest.mark.parametrize(("rack", "code"), [(None, 0), ("<b>r", 10)])
 def test_the_report_is_for_an_auditor(
     surveyor: Surveyor, cluster: Cluster, tmp_path: Path, rack: str | None, code: int

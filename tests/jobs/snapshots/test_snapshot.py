@@ -1,24 +1,19 @@
 """Snapshots of a real ZooKeeper: what is read, what is written again, and what a bad znode does."""
 
 import json
-import re
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from jobs.adapters.embedded.processes import free_port
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.cli import app
 from jobs.core.errors import ExitCode
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import STATE_TABLES, as_of, find_snapshot, rows_as_of
@@ -26,14 +21,12 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots import reader as snapshot_read
 from jobs.snapshots import snapshot
 from jobs.snapshots import writer as snapshot_write
-from jobs.snapshots.snapshot import take_snapshot
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Broker, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, NO_PORT, TOPIC_ID, KafkaTree, registration, state_path
@@ -78,18 +71,6 @@ def test_everything_is_read(surveyor: Surveyor, tree: KafkaTree) -> None:
     assert surveyor.rows("requests", "kind", "topic") == [("delete_topic", "orders")]
     broker_epochs = {row["broker_id"]: row["broker_epoch"] for row in surveyor.warehouse.rows("brokers")}
     assert broker_epochs == {id_: tree.client.get(f"/brokers/ids/{id_}")[1].czxid for id_ in (0, 1, 2)}
-
-
-def test_derived_columns_follow_the_brokers(surveyor: Surveyor, tree: KafkaTree) -> None:
-    tree.write("/config/topics/orders", b'{"version":1,"config":{"min.insync.replicas":"3"}}')
-    tree.unregister(2)
-    surveyor.json("snapshot")
-    derived = ("partition", "partition_state", "offline_replicas", "under_replicated", "under_min_isr")
-    assert surveyor.rows("partitions", *derived) == [
-        (0, "Online", [], False, True),
-        (1, "Online", [2], False, True),
-        (2, "Offline", [2], False, True),
-    ]
 
 
 def test_an_unchanged_cluster_adds_no_history_to_tables_that_deltalake_reads(surveyor: Surveyor) -> None:
@@ -165,25 +146,6 @@ def test_a_moved_partition_changes_no_other_of_its_topic(surveyor: Surveyor, tre
     plan = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident")
     changes = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]))
     assert {change["topic_version"] for change in changes} == {2}
-
-
-def test_events_between_snapshots(surveyor: Surveyor, tree: KafkaTree) -> None:
-    surveyor.json("snapshot")
-    tree.unregister(2)
-    tree.elect(1, epoch=8)
-    tree.add_topic("payments", {0: [1]})
-    state = b'{"controller_epoch":8,"leader":1,"version":1,"leader_epoch":6,"isr":[1]}'
-    tree.write("/brokers/topics/orders/partitions/0/state", state)
-    surveyor.json("snapshot")
-    events = surveyor.json("show", "events")["rows"]
-    assert [(row["snapshot_id"], row["kind"], row["subject"], row["after"]) for row in events] == [
-        (2, "BrokerFailed", "broker 2", None),
-        (2, "ControllerMoved", "controller", "1"),
-        (2, "EpochGrew", "controller", "8"),
-        (2, "IsrShrunk", "orders-0", "[1]"),
-        (2, "LeaderChanged", "orders-0", "1"),
-        (2, "TopicCreated", "payments", "1"),
-    ]
 
 
 def test_vanished_topic_leaves_the_table_and_stays_in_history(surveyor: Surveyor, tree: KafkaTree) -> None:
@@ -301,57 +263,8 @@ def _crash(*_: object) -> None:
     raise RuntimeError("killed")
 
 
-@pytest.mark.jvm
-def test_two_clusters_share_a_warehouse(surveyor: Surveyor, spark: SparkSession) -> None:
-    surveyor.json("snapshot", "--cluster", "default")
-    surveyor.json("snapshot", "--cluster", "other")
-    partitions = spark.read.format("delta").load(surveyor.warehouse.path("partitions"))
-    counted = {row.cluster: row["count"] for row in partitions.groupBy("cluster").count().collect()}
-    assert counted == {"default": 3, "other": 3}
-
-
-FLEET = """
-[clusters.east]
-zookeeper = "{east}"
-[clusters.nowhere]
-zookeeper = "127.0.0.1:{closed}"
-[clusters.west]
-zookeeper = "{west}"
-"""
-
-
-def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: Path) -> None:
-    conf = tmp_path / "surveyor.toml"
-    conf.write_text(FLEET.format(east=surveyor.hosts, closed=free_port(), west=surveyor.hosts))
-    arguments = ["snapshot", "--all-clusters", "--conf", str(conf), "--warehouse", str(surveyor.folder), "--json"]
-    ran = CliRunner().invoke(app, arguments)
-    summary = json.loads(ran.stdout)
-    assert (ran.exit_code, summary["failed"], summary["clusters"]["nowhere"]["exit_code"]) == (22, 1, 22)
-    assert "surveyor: nowhere: no ZooKeeper answered" in ran.stderr
-    where = f"--warehouse {surveyor.folder} --conf {conf}"
-    assert sorted(step["command"] for step in summary["next"]) == [
-        f"surveyor doctor --cluster nowhere {where}",
-        f"surveyor status --cluster east {where}",
-        f"surveyor status --cluster west {where}",
-    ]
-    taken = [(name, result["partitions"]) for name, result in summary["clusters"].items() if "error" not in result]
-    assert taken == [("east", 3), ("west", 3)]
-    assert len(DeltaTable(surveyor.warehouse.path("partitions")).to_pyarrow_table()) == 6
-
-
 def test_a_fleet_is_named_by_the_file_alone(surveyor: Surveyor) -> None:
     assert surveyor("snapshot", "--all-clusters").code == 2
-
-
-def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -> None:
-    surveyor.warehouse.ensure_tables()
-    names = ("east", "west", "north")
-    settings = [settings_of(str(surveyor.folder), surveyor.hosts, cluster=name) for name in names]
-    with ThreadPoolExecutor(len(names)) as pool:
-        taken = [list(pool.map(take_snapshot, settings)) for _ in range(2)]
-    assert [[snapshot.row.snapshot_id for snapshot in round_] for round_ in taken] == [[1, 1, 1], [2, 2, 2]]
-    partitions = DeltaTable(surveyor.warehouse.path("partitions")).to_pyarrow_table()["cluster"].to_pylist()
-    assert sorted(partitions) == sorted(names * 3)
 
 
 def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers) -> None:
@@ -505,27 +418,6 @@ def test_topics_that_are_gone_are_reported_by_the_snapshot_and_later(surveyor: S
     reported = [surveyor(*command.split()) for command in commands]
 
     assert [(ran.code, gone in " ".join(f"{ran.stderr} {ran.stdout}".split())) for ran in reported] == [(0, True)] * 4
-
-
-def test_an_unread_topic_counts_alike_in_snapshots_and_now(surveyor: Surveyor, tree: KafkaTree) -> None:
-    tree.add_topic("payments", {0: [2, 0]})
-    surveyor.json("snapshot")
-    tree.write("/brokers/topics/orders", b"hello")
-    tree.unregister(2)
-    surveyor.json("snapshot")
-
-    counts = ("partitions", "offline", "not_understood", "under_replicated", "gone", "quarantined")
-    now, then = (surveyor.json("status", *options) for options in ((), ("--snapshot", "2")))
-    assert {name: now[name] for name in counts} == {name: then[name] for name in counts}
-    assert (now["partitions"], now["offline"], now["not_understood"]) == (4, 1, 3)
-    for table, columns in (
-        ("brokers", ("broker_id", "live", "leaders", "replicas")),
-        ("partitions", ("topic", "partition", "replicas", "leader", "isr", "understood")),
-    ):
-        shown = (surveyor.json("show", table, *options)["rows"] for options in ((), ("--now",)))
-        then_rows, now_rows = ([[row[name] for name in columns] for row in rows] for rows in shown)
-        assert now_rows == then_rows
-    assert re.search(r"^surveyor_not_understood_partitions\{.*\} 3\.0$", surveyor("metrics").stdout, re.MULTILINE)
 
 
 def test_another_cluster_under_the_same_name_is_refused(surveyor: Surveyor, tree: KafkaTree) -> None:

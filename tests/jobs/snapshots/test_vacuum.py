@@ -31,7 +31,6 @@ from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import CLUSTER
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 DAY = timedelta(days=1)
 AGES = (40, 35, 31, 29, 2, 0)
@@ -153,13 +152,6 @@ def test_files_that_only_dropped_snapshots_needed_go(cluster: Cluster) -> None:
     assert not [uri for uri in old.file_uris() if Path(uri).exists()]
 
 
-def test_small_files_are_joined(cluster: Cluster) -> None:
-    events = DeltaTable(cluster.warehouse.path("events"))
-    assert len(events.file_uris()) == 6
-    run(cluster.warehouse)
-    assert len(DeltaTable(cluster.warehouse.path("events")).file_uris()) == 1
-
-
 def test_files_that_a_later_vacuum_shortens_stay_small(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deletion of a table's oldest rows writes the other rows of their files again."""
     monkeypatch.setattr(job, "SHORTENED_FILE_BYTES", SMALL)
@@ -258,11 +250,6 @@ def test_partitions_of_the_newest_snapshot_of_each_cluster_keep_their_version(cl
     with pytest.raises(UnreadableError):
         warehouse.read("partitions", version=older)
     assert _sorted(as_of(warehouse, find_snapshot(warehouse, 5), "partitions"))
-
-
-def test_the_newest_stays_however_old(cluster: Cluster) -> None:
-    result = run(cluster.warehouse, DAY, now=NOW + 365 * DAY)
-    assert (result["oldest_snapshot"], ids(cluster.warehouse, "snapshots")) == (6, {6})
 
 
 def test_evidence_stays(cluster: Cluster) -> None:
@@ -438,35 +425,6 @@ def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) ->
 
 def _keys_at(warehouse: Warehouse, snapshot: Snapshot) -> set[Key]:
     return {(row["topic"], row["partition"]) for row in as_of(warehouse, snapshot, "partitions")}
-
-
-def test_spark_goes_on_where_a_vacuum_was(
-    tree: KafkaTree,
-    warehouse: Warehouse,
-    spark: SparkSession,  # noqa: ARG001 - snapshots use the running session
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(job, "GRACE_HOURS", 0)
-    surveyor, options = Surveyor(warehouse), ("--zookeeper", tree.hosts)
-    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
-    tree.add_topic("gone", {0: [2]})
-    assert surveyor.run("snapshot", *options).exit_code == 0
-    tree.client.delete("/brokers/topics/gone", recursive=True)
-    assert surveyor.run("snapshot", *options).exit_code == 0
-    before = everything(warehouse)
-    assert surveyor.run("vacuum", "--keep", "0h").exit_code == 0
-    assert everything(warehouse) == {name: rows for name, rows in before.items() if name.startswith("2 ")}
-    tree.write(
-        "/brokers/topics/orders/partitions/1/state",
-        b'{"controller_epoch":7,"leader":2,"version":1,"leader_epoch":6,"isr":[2]}',
-    )
-    assert surveyor.run("snapshot", *options).exit_code == 0
-    ran = surveyor.run("show", "diff", "2", "3", "--json")
-    assert [tuple(row.values())[1:] for row in json.loads(ran.stdout)["rows"]] == [
-        ("orders-1", "leader", 1, 2),
-        ("orders-1", "isr", [1, 2], [2]),
-        ("orders-1", "leader_epoch", 5, 6),
-    ]
 
 
 def test_dropped_snapshots_are_one_clear_error(cluster: Cluster) -> None:
