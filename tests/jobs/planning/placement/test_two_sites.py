@@ -56,9 +56,6 @@ def _warnings(surveyor: Surveyor, plan: Row) -> list[str]:
 RACK_GIVEN_UP: Final = (
     "rack b is given up: 36 partitions are in fewer racks than now; most replicas of a partition in one rack 3 → 4"
 )
-AVOIDABLE: Final = (
-    "1 partition gets more replicas in one rack than necessary: `surveyor plan reassign --fix-racks` spreads them"
-)
 
 # question, snapshot, topics, spreads of what changes, warnings
 QUESTIONS: Final[list[tuple[list[str], str, str, dict[tuple[int, ...], int], list[str]]]] = [
@@ -104,35 +101,6 @@ def test_two_of_four_stay_in_each_rack(
     plan = surveyor.json("plan", "reassign", *question, "--topics", topics, "--snapshot", snapshot)
     assert (plan["status"], _spreads(surveyor, plan)) == ("planned", spreads)
     assert [warning for warning in plan["warnings"] if "rack" in warning] == warnings
-
-
-# replicas before, in the file -> warnings, partitions above the least
-FILES: Final = {
-    "4 to 5, 3+2": ([1, 4, 2, 5], [1, 4, 2, 5, 6], [], [0, 0]),
-    "4 to 6, 3+3": ([1, 4, 2, 5], [1, 4, 2, 5, 3, 6], [], [0, 0]),
-    "6 to 4, 3+1": (
-        [1, 4, 2, 5, 3, 6],
-        [1, 2, 3, 4],
-        [AVOIDABLE],
-        [0, 1],
-    ),
-    "6 to 4, 2+2": ([1, 4, 2, 5, 3, 6], [1, 4, 2, 5], [], [0, 0]),
-}
-
-
-@pytest.mark.parametrize("case", FILES.values(), ids=FILES)
-def test_a_file_is_judged_by_its_own_replication_factor(
-    tmp_path: Path, case: tuple[list[int], list[int], list[str], list[int]]
-) -> None:
-    before, target, warnings, fixable = case
-    surveyor = Surveyor("", tmp_path / "warehouse")
-    cluster = Cluster(surveyor.warehouse)
-    cluster.brokers = [broker(id_, id_, rack=rack) for id_, rack in RACK_OF.items()]
-    cluster.topics = [topic("t")]
-    cluster.partitions["t", 0] = partition(before)
-    cluster.snapshot()
-    plan = surveyor.json("plan", "reassign", "--reassignment-json-file", reassignment_file(tmp_path, ("t", 0, target)))
-    assert (plan["warnings"], plan["most_in_one_rack"]["fixable"]) == (warnings, fixable)
 
 
 def test_a_rebalance_crowds_no_rack(surveyor: Surveyor) -> None:
