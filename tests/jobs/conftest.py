@@ -152,8 +152,9 @@ def empty_tables(warehouse: Warehouse) -> None:
 
 @pytest.fixture
 def no_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch commit does not wait for brokers, which the tree has not, to take over again."""
-    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
+    """Who resigns does not wait for brokers, which the tree has not, to take over again."""
+    for module in ("execution.batch.batch_commit", "controller.term"):
+        monkeypatch.setattr(f"jobs.{module}.RESIGN_TIMEOUT_SECONDS", 0.0)
 
 
 @pytest.fixture

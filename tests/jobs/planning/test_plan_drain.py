@@ -23,9 +23,8 @@ RESIDENT = ("plan", "drain", "--brokers", "1", "--mode", "resident")
 
 
 @pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+def surveyor(tree: KafkaTree, tmp_path: Path, no_takeover: None) -> Surveyor:  # noqa: ARG001 - for its effect
     """Brokers 0, 1 and 2, which are registered and do not listen."""
-    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", ORDERS)
     ready = Surveyor(tree.hosts, tmp_path / "warehouse", plans_on_stored=True)
     write_first_snapshot(ready)
@@ -131,26 +130,6 @@ def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree:
     assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1, epoch)], [])
     assert "broker 1 is no longer drained: the broker registered again. Its replicas start again" in ended.stderr
     assert not [step for step in status["due"] if "drained" in step["what"]]
-
-
-def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """A stopped replica gets LeaderAndIsr at a higher epoch than before; a replica in sync needs nothing."""
-    with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, timeout_seconds=3)
-        early = surveyor("plan", "undrain", "--brokers", "1")
-        assert (early.code, "run `surveyor snapshot --" in early.stderr) == (23, True)
-        state = b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":6,"isr":[2,0,1]}'
-        tree.write("/brokers/topics/orders/partitions/1/state", state)
-        surveyor.json("snapshot")
-        undrain = surveyor.json("plan", "undrain", "--brokers", "1")
-        commit_held(surveyor, undrain["plan_id"], held, timeout_seconds=3)
-
-    changes = surveyor.warehouse.rows("changes", ("plan_id", "=", undrain["plan_id"]))
-    restarts = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}
-    assert restarts == {0: ("start_replica", [0, 1, 2]), 2: ("start_replica", [0, 1, 2])}
-    states = [tree.state("orders", partition) for partition in ORDERS]
-    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 7), (2, [2, 0, 1], 6), (2, [2, 0], 7)]
-    assert surveyor.rows("drained", "broker_id") == []
 
 
 def test_a_broker_no_longer_drained_is_left_out(surveyor: Surveyor) -> None:
