@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from threading import Thread, Timer
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -182,18 +182,6 @@ def test_broker_that_reports_a_newer_epoch_is_sent_everything_again(fake_brokers
     assert (answers.accepted, set(errors(answers, 1))) == ([0, 1], {0})
 
 
-def test_newly_registered_broker_gets_its_requests(fake_brokers: FakeBrokers) -> None:
-    fake_brokers[0].slow["leader_and_isr"] = 1.0
-    live = [registered(fake_brokers, 0)]
-    now = [*live, registered(fake_brokers, 1)]
-    registrations = iter([live, now])
-
-    answers = send(live, [state(0, [0, 1])], now=lambda: next(registrations, now))
-
-    assert [one.api for one in fake_brokers[1].received] == ["update_metadata", "leader_and_isr", "update_metadata"]
-    assert answers.accepted == [0, 1]
-
-
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_deletions_are_in_a_separate_request(fake_brokers: FakeBrokers, version: int) -> None:
     """Up to version 2 a request says once for all of its partitions whether logs are deleted."""
@@ -255,35 +243,10 @@ def test_aborted_connection_is_not_reused(fake_brokers: FakeBrokers) -> None:
     assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[], [0]]
 
 
-def test_each_registration_has_its_own_connection(fake_brokers: FakeBrokers) -> None:
-    """A broker that registers again gets a new connection, even at the same address."""
-    with ChannelManager(str(OURS)) as channels:
-        for epoch in (1, 2):
-            batch = control_batch([registered(fake_brokers, 0, epoch)], [state(0, [0])])
-            deliver(channels, batch, time.monotonic() + LONG, seconds=QUICK)
-
-    assert [one.request.broker_epoch for one in fake_brokers[0].of("leader_and_isr")] == [1, 2]
-    assert fake_brokers[0].version_requests == 2
-
-
 def test_connections_are_closed_at_the_end_of_a_commit(fake_brokers: FakeBrokers) -> None:
     send([registered(fake_brokers, 0)], [state(0, [0])])
 
     assert eventually(lambda: [connection.fileno() for connection in fake_brokers[0].connections] == [-1])
-
-
-def test_many_silent_brokers_do_not_starve_the_rest(fake_brokers: FakeBrokers) -> None:
-    silent, last = range(1, 41), 99
-    for broker in silent:
-        fake_brokers[broker].stop()
-    live = [registered(fake_brokers, broker) for broker in (*silent, last)]
-    sending = Thread(target=send, args=(live, [state(0, [*silent, last])], 20.0))
-
-    sending.start()
-    was_sent = eventually(lambda: bool(fake_brokers[last].of("leader_and_isr")), seconds=15)
-    sending.join()
-
-    assert was_sent
 
 
 def test_request_that_takes_long_is_sent_once(fake_brokers: FakeBrokers) -> None:
@@ -424,10 +387,14 @@ def cluster() -> SlowCluster:
     return made
 
 
-def test_a_change_that_waited_for_its_connection_is_not_sent(
-    cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def sent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that is not sent soon is not sent at all."""
     monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("sent_soon")
+def test_a_change_that_waited_for_its_connection_is_not_sent(cluster: SlowCluster) -> None:
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
         cluster.delay = 0.5
         with pytest.raises(LateRequestError, match="so nothing was requested"):
@@ -438,18 +405,18 @@ def test_a_change_that_waited_for_its_connection_is_not_sent(
         assert cluster.changes() == 1
 
 
-def test_what_changes_nothing_may_wait(cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
+@pytest.mark.usefixtures("sent_soon")
+def test_what_changes_nothing_may_wait(cluster: SlowCluster) -> None:
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
         cluster.delay = 0.5
         assert connected.reassignments() == {}
 
 
+@pytest.mark.usefixtures("sent_soon")
 def test_a_change_waits_for_no_new_login_of_its_connection(
     cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kafka-python keeps requests while a connection authenticates again, which a slow broker prolongs."""
-    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
     logs_in_until = 0.0
     monkeypatch.setattr(
         SaslReauthenticator, "is_reauthenticating", property(lambda _: time.monotonic() < logs_in_until)

@@ -181,12 +181,6 @@ def in_short(row: ZnodeRequest) -> tuple[object, ...]:
     return row.kind, row.topic, row.partition, row.replicas, row.broker_id
 
 
-def test_request_names_its_znode(tree: KafkaTree) -> None:
-    path = tree.client.create("/isr_change_notification/isr_change_", TWO_PARTITIONS, sequence=True)
-
-    assert {row.path for row in cluster_of(tree).requests} == {path}
-
-
 def test_undecodable_request_is_quarantined(tree: KafkaTree) -> None:
     tree.write("/admin/reassign_partitions", b"not json")
 
@@ -194,12 +188,6 @@ def test_undecodable_request_is_quarantined(tree: KafkaTree) -> None:
 
     assert state.requests == []
     assert [row.path for row in state.quarantine] == ["/admin/reassign_partitions"]
-
-
-def test_a_quiet_cluster_has_no_requests(tree: KafkaTree) -> None:
-    state = cluster_of(tree)
-
-    assert (state.requests, state.quarantine) == ([], [])
 
 
 def test_zxid_does_not_go_back(tree: KafkaTree) -> None:

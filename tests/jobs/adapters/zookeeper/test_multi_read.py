@@ -1,6 +1,5 @@
 """ZooKeeper read in bulk: in the order asked, by multiRead or without, whole whatever connections do meanwhile."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -10,7 +9,6 @@ from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import GetData
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
-from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper import multi_read
 from jobs.adapters.zookeeper.connection import Znode, commit, connected, read
@@ -29,7 +27,6 @@ from jobs.adapters.zookeeper.multi_read import (
     read_many,
     supports_multi_read,
 )
-from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.core.errors import UnreadableError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI_READ, Loss, ZooKeeperProxy
@@ -66,10 +63,6 @@ def test_absent_znodes_have_no_stat(bare_tree: KafkaTree) -> None:
 
     assert [znode.version for znode in znodes] == [None, 0, None]
     assert znodes[0] == Znode("/gone", None, None)
-
-
-def test_reads_nothing_when_asked_for_nothing(bare_tree: KafkaTree) -> None:
-    assert (read_many(bare_tree.client, []), children_of(bare_tree.client, [])) == ([], [])
 
 
 @pytest.mark.parametrize("count", [MAX_BATCH_ZNODES, MAX_BATCH_ZNODES + 1, 3 * MAX_BATCH_ZNODES + 7])
@@ -147,22 +140,6 @@ def test_an_ensemble_of_mixed_versions_is_read_whole(laid_out: KafkaTree, proxy:
     assert proxy.unknown <= 1  # found out by the first request, which goes alone
 
 
-def test_spark_reads_the_same_from_an_old_server(tree: KafkaTree, old: ZooKeeperProxy, spark: SparkSession) -> None:
-    spark.dataSource.register(ZooKeeperDataSource)
-    for number in range(300):  # for two tasks
-        tree.add_topic(f"topic-{number}", {0: [0, 1], 1: [1, 2]})
-    tree.write("/brokers/topics/bad", b"{")
-
-    of_new, of_old = (
-        spark.read.format("zookeeper").option("zookeeper", hosts).load().where("kind != 'task'").collect()
-        for hosts in (tree.hosts, old.hosts)
-    )
-
-    assert Counter(row.kind for row in of_new) == {"topic": 301, "partition": 600, "quarantine": 1}
-    assert sorted(of_new, key=str) == sorted(of_old, key=str)
-    assert old.unknown >= 1
-
-
 @pytest.mark.parametrize("knows_multi_read", [True, False])
 def test_a_forbidden_znode_is_said(bare_tree: KafkaTree, proxy: ZooKeeperProxy, knows_multi_read: bool) -> None:  # noqa: FBT001 - a parameter
     bare_tree.write("/secret", b"")
@@ -196,12 +173,6 @@ def test_batch_size_follows_response_size(bare_tree: KafkaTree) -> None:
         1,
     ]
     assert sizes(bare_tree.client, ["/large"] * (first + 40)) == [FIRST_BATCH_ZNODES, 17, 17, 6]
-
-
-def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_read, "TARGET_RESPONSE_BYTES", 1)
-
-    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH_ZNODES + 3)) == [FIRST_BATCH_ZNODES, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
