@@ -10,7 +10,6 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.controller import term
 from schemas.enums import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController
@@ -65,7 +64,6 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[KazooClient]:
 def test_a_command_has_one_session_and_each_controllership_another(
     tree: KafkaTree, surveyor: Surveyor, sessions: list[KazooClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(term, "RESIGN_TIMEOUT_SECONDS", 0.0)
     for module in ("snapshots.reader", "controller.preparation", "checks.migration_check", "planning.restart_facts"):
         monkeypatch.setattr(f"jobs.{module}.CONFIG_TIMEOUT_SECONDS", 0.2)
     tree.add_topic(T, {0: [7, 1], 1: [0, 1]})

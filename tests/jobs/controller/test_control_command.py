@@ -12,7 +12,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.controller import broker_protocols, term
+from jobs.controller import broker_protocols
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller import ResidentController
 from jobs.core import logs
@@ -27,9 +27,8 @@ APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(no_takeover: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - for its effect
     """No broker becomes the controller again here, and the Spark session of the tests is warm already."""
-    monkeypatch.setattr(term, "RESIGN_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(broker_protocols, "CONFIG_RETRY_TIMEOUT_SECONDS", 0.2)
 
 

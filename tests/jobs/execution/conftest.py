@@ -22,3 +22,9 @@ def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
 def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> CancellingController:
     """It carries out requested reassignments and cancellations one step at a time in the test's tree."""
     return installed(monkeypatch, tree)
+
+
+@pytest.fixture
+def single_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request to Kafka's controller is of one partition."""
+    monkeypatch.setattr("jobs.adapters.brokers.admin_client.MAX_PARTITIONS_PER_REQUEST", 1)

@@ -127,17 +127,12 @@ def test_an_order_that_another_client_set_is_left_alone(
 
 
 @pytest.mark.usefixtures("plan")
+@pytest.mark.usefixtures("single_requests")
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_large_cancellation_is_sent_in_requests_of_bounded_size(
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: CancellingController,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_lost: bool,
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, *, is_lost: bool
 ) -> None:
     """Here of one partition; after a lost answer none follows, and the next cancellation sends the rest."""
-    monkeypatch.setattr("jobs.adapters.brokers.admin_client.MAX_PARTITIONS_PER_REQUEST", 1)
     requests = [{(T, 0): None}, {(T, 1): None}, {(T, 1): [0, 1, 2]}]
     if is_lost:
         controller.lose_answer_of(1, done=True)

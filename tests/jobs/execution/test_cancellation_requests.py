@@ -32,11 +32,8 @@ TOUCHED = ("/admin", "/admin/reassign_partitions", f"/brokers/topics/{T}")
 
 
 @pytest.fixture
-def plan_id(
-    tree: KafkaTree, warehouse: Warehouse, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
-) -> str:
+def plan_id(tree: KafkaTree, warehouse: Warehouse, controller: CancellingController, single_requests: None) -> str:  # noqa: ARG001 - for its effect
     """Partitions 0 to 2 move from [0, 1] to [2, 3]; a request is of one partition."""
-    monkeypatch.setattr("jobs.adapters.brokers.admin_client.MAX_PARTITIONS_PER_REQUEST", 1)
     tree.register(3)
     tree.add_topic(T, {partition: [0, 1] for partition in range(3)})
     given = {"action": Action.REASSIGN.value, "replicas_after": [2, 3], "wave": 0, "leader_epoch_after": None}

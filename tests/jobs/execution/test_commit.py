@@ -10,7 +10,6 @@ from deltalake import DeltaTable, Schema
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
-from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.repositories.actor import AIRFLOW, this_actor
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import PlanStatus
@@ -23,11 +22,6 @@ from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperP
 T = "t"
 PARTITIONS = range(4)
 DONE, ERROR, USAGE, CHANGES, FENCED, STALE, UNREADABLE, REFUSED = 0, 1, 2, 10, 20, 21, 22, 23
-
-
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fenced_writes, "MAX_BATCH_CHANGES", 1)
 
 
 def leaders(tree: KafkaTree) -> set[int]:

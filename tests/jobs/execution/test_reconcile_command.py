@@ -25,9 +25,7 @@ BATCH = ("--mode", "batch")
 
 
 @pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
-    """It does not wait for brokers to take over, because the tree has none."""
-    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
+def surveyor(tree: KafkaTree, tmp_path: Path, no_takeover: None) -> Surveyor:  # noqa: ARG001 - for its effect
     tree.add_topic("orders", REPLICAS)
     return Surveyor(tree.hosts, tmp_path / "warehouse")
 
@@ -194,13 +192,14 @@ def test_without_a_snapshot_nothing_is_planned(surveyor: Surveyor) -> None:
     assert (ran.code, "check the chroot" in ran.stderr) == (UNREADABLE, True)
 
 
-@pytest.mark.usefixtures("incident")
-def test_no_on_the_terminal_changes_nothing(
-    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = tree.dump()
-    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
+@pytest.fixture
+def answers_no(on_terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - for its effect
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+
+
+@pytest.mark.usefixtures("incident", "answers_no")
+def test_no_on_the_terminal_changes_nothing(surveyor: Surveyor, tree: KafkaTree) -> None:
+    before = tree.dump()
 
     ran = reconcile(surveyor, "--apply")
 
@@ -209,7 +208,7 @@ def test_no_on_the_terminal_changes_nothing(
     assert tree.dump() == before
 
 
-@pytest.mark.usefixtures("incident")
+@pytest.mark.usefixtures("incident", "answers_no")
 def test_a_cycle_in_which_nothing_was_asked_approves_no_later_one(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,8 +219,6 @@ def test_a_cycle_in_which_nothing_was_asked_approves_no_later_one(
         return preflight if next(cycles) else replace(preflight, pending=[])
 
     monkeypatch.setattr("jobs.execution.reconcile.check_before_commit", check)
-    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
-    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
 
     ran = reconcile(surveyor, "--apply", "--until-quiet")
 

@@ -38,9 +38,8 @@ Compared = tuple[list[Row], list[Row]]
 
 
 @pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+def surveyor(tree: KafkaTree, tmp_path: Path, no_takeover: None, monkeypatch: pytest.MonkeyPatch) -> Surveyor:  # noqa: ARG001 - for its effect
     """There is no controller before and after a commit."""
-    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.reconcile.FIRST_PAUSE_SECONDS", 0.0)
     tree.client.delete("/controller")
     return Surveyor(tree.hosts, tmp_path / "warehouse")

@@ -43,9 +43,8 @@ def lived(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 @pytest.fixture
-def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path, no_takeover: None) -> Surveyor:  # noqa: ARG001 - for its effect
     """The same history in a cluster of the test's own, before its last snapshot."""
-    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", ORDERS)
     _state(tree, [2], 7)
     tree.unregister(2)

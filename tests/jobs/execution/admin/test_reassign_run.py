@@ -58,6 +58,7 @@ def last_words(surveyor: Surveyor, plan: Plan) -> dict[int, tuple[str, str]]:
     return {row["partition"]: (row["outcome"], row["message"]) for row in rows}
 
 
+@pytest.mark.usefixtures("single_requests")
 @pytest.mark.parametrize("meanwhile", ["moved", "cancelled", "lease lost", "no answer"])
 def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
@@ -78,7 +79,6 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
         return []
 
     monkeypatch.setattr("jobs.execution.admin.admin_commit.record_concurrent_changes", read_nothing_else)
-    monkeypatch.setattr("jobs.adapters.brokers.admin_client.MAX_PARTITIONS_PER_REQUEST", 1)
     monkeypatch.setattr("jobs.execution.admin.controller_client.CHECK_VALID_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.controller_client.CHECKED_TOGETHER", 1)
 

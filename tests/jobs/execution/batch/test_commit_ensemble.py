@@ -39,9 +39,9 @@ def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], objec
         return await_result(pending)
 
     monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_and)
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_the_leader_dies_while_a_multi_is_under_way(
     ensemble: Ensemble, tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,6 @@ from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch.notification import HoldBudget, NotificationResult, WrittenChange, verify_written
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import PlanStatus
@@ -105,18 +104,14 @@ def test_commit_without_cluster_action_does_not_take_over(
     assert (tree.dump(), surveyor.commits(plan.plan_id), fake_brokers[0].received) == (before, [], [])
 
 
-@pytest.mark.parametrize(("controller", "status"), [(-1, PlanStatus.PARTIAL), (1, PlanStatus.COMMITTED)])
-def test_commit_that_every_broker_refused_is_an_error(  # noqa: PLR0913, PLR0917 - fixtures
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    plan: Plan,
-    fake_brokers: FakeBrokers,
-    monkeypatch: pytest.MonkeyPatch,
-    controller: int,
-    status: str,
+@pytest.mark.usefixtures("successor")
+@pytest.mark.parametrize(
+    ("successor", "status"), [(-1, PlanStatus.PARTIAL), (1, PlanStatus.COMMITTED)], indirect=["successor"]
+)
+def test_commit_that_every_broker_refused_is_an_error(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, status: str
 ) -> None:
     """The changes are in ZooKeeper; the plan is committed only if a broker became the controller and announced them."""
-    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
     for broker in range(3):
         fake_brokers[broker].refuses = CLUSTER_AUTHORIZATION_FAILED
 
@@ -142,11 +137,12 @@ def test_one_refusing_broker_is_reported_and_no_error(
     assert handed_back.endswith("what was written was not accepted by 0: left to Kafka's controller")
 
 
+@pytest.mark.usefixtures("successor")
+@pytest.mark.parametrize("successor", [1], indirect=True)
 def test_failing_leaders_are_reported_despite_a_fail_over(
-    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
     """As with a config with which no log can be opened: Kafka's controller gets the same response."""
-    monkeypatch.setattr(commit_batch, "current_controller", lambda _: 1)
     for broker in range(3):
         fake_brokers[broker].refuses = UNKNOWN_SERVER_ERROR
 
@@ -157,8 +153,11 @@ def test_failing_leaders_are_reported_despite_a_fail_over(
     assert "announced" not in done.stderr
 
 
+@pytest.mark.usefixtures("successor")
 @pytest.mark.parametrize(
-    ("controller", "code", "status"), [(-1, ERROR, PlanStatus.PARTIAL), (1, DONE, PlanStatus.COMMITTED)]
+    ("successor", "code", "status"),
+    [(-1, ERROR, PlanStatus.PARTIAL), (1, DONE, PlanStatus.COMMITTED)],
+    indirect=["successor"],
 )
 def test_no_broker_is_notified_after_max_hold(  # noqa: PLR0913, PLR0917 - fixtures
     tree: KafkaTree,
@@ -166,12 +165,10 @@ def test_no_broker_is_notified_after_max_hold(  # noqa: PLR0913, PLR0917 - fixtu
     plan: Plan,
     fake_brokers: FakeBrokers,
     monkeypatch: pytest.MonkeyPatch,
-    controller: int,
     code: int,
     status: str,
 ) -> None:
     monkeypatch.setattr(HoldBudget, "seconds_left", lambda *_: 0.0)
-    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
 

@@ -54,6 +54,7 @@ def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], ob
     monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_then)
 
 
+@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("nth", [2, 4])
 def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree,
@@ -65,7 +66,6 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
 ) -> None:
     """During the writing or after its end, the exit code is not that of a cluster that could not be read."""
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 3.0)
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     plan = move_all(topic, warehouse)
 
     def lose_for_good() -> None:

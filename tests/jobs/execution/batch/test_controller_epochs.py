@@ -14,7 +14,6 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import FencedError, RefusedError
-from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import PlanStatus
 from schemas.plan import Plan
@@ -130,17 +129,12 @@ def test_epoch_is_raised_above_the_one_that_brokers_know(
     assert "announced it" not in done.stderr
 
 
-@pytest.mark.parametrize("controller", [-1, 1])
-def test_plan_stays_partial_if_brokers_refuse_every_epoch(  # noqa: PLR0913, PLR0917 - fixtures
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    plan: Plan,
-    fake_brokers: FakeBrokers,
-    monkeypatch: pytest.MonkeyPatch,
-    controller: int,
+@pytest.mark.usefixtures("successor")
+@pytest.mark.parametrize("successor", [-1, 1], indirect=True)
+def test_plan_stays_partial_if_brokers_refuse_every_epoch(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
     """The next Kafka controller is refused, too; its epoch is the one after ours."""
-    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
     for broker in range(3):
         fake_brokers[broker].controller_epoch = LAST_EPOCH
 
