@@ -115,8 +115,9 @@ def test_the_file_sets_level_and_format(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*words, "--log-format", "text"]).stderr.startswith("surveyor: no warehouse at")
 
 
-@pytest.mark.parametrize("asked", ["--json", "-o=json", "--output=json"])
-@pytest.mark.parametrize("words", [["commit"], ["show", "plan"], ["status", "--nope"]])
+@pytest.mark.parametrize(
+    ("words", "asked"), [(["commit"], "--json"), (["show", "plan"], "-o=json"), (["status", "--nope"], "--output=json")]
+)
 def test_an_error_of_the_command_line_is_the_result(words: list[str], asked: str, tmp_path: Path) -> None:
     """A program reads the object where it reads any other result, and people read the usage on stderr."""
     file = tmp_path / "result.json"
