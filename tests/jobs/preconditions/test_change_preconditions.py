@@ -51,14 +51,6 @@ def write_state(tree: KafkaTree, **state: Any) -> None:  # noqa: ANN401
     tree.client.set(state_path(T, 0), encode_state(State(**known | state)))
 
 
-def test_unchanged_state_is_pending(topic: KafkaTree, warehouse: Warehouse) -> None:
-    assert judged(topic, warehouse, elected(topic)) == DUE
-
-
-def test_planned_state_is_applied(topic: KafkaTree, warehouse: Warehouse) -> None:
-    assert judged(topic, warehouse, elected(topic), lambda: write_state(topic)) == (Outcome.APPLIED, "found applied")
-
-
 @pytest.mark.parametrize("other", [{"leader": 2}, {"isr": [1, 0, 2]}, {"isr": [1]}, {"leader_epoch": 7}])
 def test_state_of_another_writer_is_stale(topic: KafkaTree, warehouse: Warehouse, other: dict[str, Any]) -> None:
     outcome, message = judged(topic, warehouse, elected(topic), lambda: write_state(topic, **other))
@@ -84,38 +76,12 @@ def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, warehouse
     )
 
 
-def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
-    topic.unregister(0)
-
-    outcome = judged(topic, warehouse, elected(topic, requires_dead=[0]), lambda: topic.register(0))
-
-    assert outcome == (Outcome.STALE, "broker 0 is live again")
-
-
-def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, warehouse: Warehouse) -> None:
-    topic.unregister(0)
-
-    assert judged(topic, warehouse, elected(topic, requires_dead=[0])) == DUE
-
-
 def test_returned_but_unreadable_broker_counts_as_alive(topic: KafkaTree, warehouse: Warehouse) -> None:
     topic.unregister(0)
 
     outcome = judged(topic, warehouse, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
 
     assert outcome == (Outcome.STALE, "broker 0 is live again")
-
-
-def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
-    outcome = judged(topic, warehouse, elected(topic), lambda: topic.bounce(1))
-
-    assert outcome == (Outcome.STALE, "broker 1 registered again since the snapshot")
-
-
-def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
-    outcome = judged(topic, warehouse, elected(topic), lambda: topic.unregister(1))
-
-    assert outcome == (Outcome.STALE, "broker 1 is not live")
 
 
 def test_other_brokers_may_bounce(topic: KafkaTree, warehouse: Warehouse) -> None:
@@ -144,10 +110,6 @@ def test_recreated_topic_without_id_is_recognised_by_its_state(tree: KafkaTree, 
 
     assert outcome[0] is Outcome.STALE
     assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in outcome[1]
-
-
-def test_new_topic_is_due_while_there_is_none(tree: KafkaTree, warehouse: Warehouse) -> None:
-    assert judged(tree, warehouse, creation("new", 0, [0, 1])) == DUE
 
 
 def test_new_topic_that_is_there_is_applied(tree: KafkaTree, warehouse: Warehouse) -> None:
@@ -182,26 +144,6 @@ def assign(tree: KafkaTree, replicas: list[int], adding: list[int], removing: li
 @pytest.mark.parametrize("make", [elected, moved])
 def test_unchanged_partition_can_be_requested(topic: KafkaTree, make: Any) -> None:  # noqa: ANN401
     assert judged_for_admin(topic, make(topic)) == DUE
-
-
-def test_partition_with_another_isr_can_be_requested(topic: KafkaTree) -> None:
-    change = elected(topic)
-
-    assert judged_for_admin(topic, change, lambda: write_state(topic, leader=0, isr=[0, 1])) == DUE
-
-
-def test_election_that_kafka_made_is_applied(topic: KafkaTree) -> None:
-    change = elected(topic)
-
-    assert judged_for_admin(topic, change, lambda: write_state(topic))[0] is Outcome.APPLIED
-
-
-def test_election_from_another_leader_is_stale(topic: KafkaTree) -> None:
-    change = elected(topic)
-
-    outcome = judged_for_admin(topic, change, lambda: write_state(topic, leader=2))
-
-    assert outcome == (Outcome.STALE, "the leader is no longer 0")
 
 
 @pytest.mark.parametrize("isr", [[0], [0, 1]])
@@ -249,14 +191,6 @@ def test_topic_created_again_as_planned_is_not_the_planned_one(topic: KafkaTree,
     outcome = judged_for_admin(topic, change, lambda: recreate_topic(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
 
     assert outcome == (Outcome.STALE, "topic t was deleted and created again")
-
-
-def test_deleted_topic_is_not_requested_from_kafka(topic: KafkaTree) -> None:
-    change = elected(topic)
-
-    outcome = judged_for_admin(topic, change, lambda: topic.client.delete("/brokers/topics/t", recursive=True))
-
-    assert outcome == (Outcome.STALE, "t-0 is gone")
 
 
 @pytest.mark.parametrize(

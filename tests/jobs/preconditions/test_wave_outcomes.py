@@ -3,7 +3,7 @@
 The Admin API is a fake that changes the tree as Kafka's controller does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,9 +17,10 @@ from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import Action, Outcome, PlanKind
 from schemas.plan import Plan
-from schemas.rows import Row
+from schemas.rows import Key, Row
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.settings import settings_of
+from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
@@ -27,33 +28,13 @@ T = "t"
 REFUSED = 39
 
 
-class KafkaController:
-    """A fake Admin API that changes the tree; `refuses` names a partition that it will not change."""
+class PartialController(MovingController):
+    """It will not reassign partition 1."""
 
-    def __init__(self, tree: KafkaTree, refuses: int | None = None) -> None:
-        self.tree = tree
-        self.refuses = refuses
-        self.requests: list[str] = []
-
-    def reassign(self, targets: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], int]:
-        self.requests.append("reassign")
-        assigned = self.tree.assignment(T).partitions
-        orders = {partition: order for (_, partition), order in targets.items() if partition != self.refuses}
-        encoded = encode_assignment(Assignment(assigned | orders, {}, {}, TOPIC_ID))
-        self.tree.client.set(f"/brokers/topics/{T}", encoded)
-        return {key: REFUSED if key[1] == self.refuses else 0 for key in targets}
-
-    def reassignments(self) -> dict[tuple[str, int], list[int]]:
-        return {}
-
-    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        self.requests.append("elect")
-        replicas = self.tree.assignment(T).partitions
-        for _, partition in partitions:
-            leader = replicas[partition][0]
-            text = f'{{"controller_epoch":7,"leader":{leader},"version":1,"leader_epoch":7,"isr":[0,1,2]}}'
-            self.tree.write(state_path(T, partition), text.encode())
-        return dict.fromkeys(partitions, 0)
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        refused = {key for key in targets if key[1] == 1}
+        codes = super().reassign({key: order for key, order in targets.items() if key not in refused})
+        return codes | dict.fromkeys(refused, REFUSED)
 
 
 def _demotion(tree: KafkaTree, partition: int) -> list[Row]:
@@ -89,18 +70,18 @@ def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) 
 
 
 def test_order_first_then_leaders(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
-    controller = KafkaController(tree)
+    controller = MovingController(tree)
 
     commit_log = _commit(tree, warehouse, plan, controller)
 
-    assert controller.requests == ["reassign", "elect"]
+    assert (controller.waves, controller.elected) == ([[(T, 0), (T, 1)]], [(T, 0), (T, 1)])
     assert len(commit_log.of(Outcome.APPLIED)) == len(plan.changes)
     assert {tree.state(T, partition).leader for partition in (0, 1)} == {1}
     assert [row["broker_id"] for row in warehouse.rows("drained")] == [0]
 
 
 def test_no_election_if_the_order_was_refused(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
-    commit_log = _commit(tree, warehouse, plan, KafkaController(tree, refuses=1))
+    commit_log = _commit(tree, warehouse, plan, PartialController(tree))
 
     outcomes = {(v.change.partition, v.change.wave): v.outcome for v in commit_log.outcomes}
     expected = {(0, 0): Outcome.APPLIED, (0, 1): Outcome.APPLIED, (1, 0): Outcome.FAILED, (1, 1): Outcome.SKIPPED}
@@ -128,12 +109,12 @@ def test_a_planned_leader_proves_no_order_of_replicas(tree: KafkaTree, plan: Pla
 
 
 def test_rest_is_done_by_the_next_commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
-    _commit(tree, warehouse, plan, KafkaController(tree, refuses=1))
+    _commit(tree, warehouse, plan, PartialController(tree))
 
-    again = _commit(tree, warehouse, plan, KafkaController(tree))
-    idle = KafkaController(tree)
+    again = _commit(tree, warehouse, plan, MovingController(tree))
+    idle = MovingController(tree)
     _commit(tree, warehouse, plan, idle)
 
     assert len(again.of(Outcome.APPLIED)) == len(plan.changes)
-    assert idle.requests == []
+    assert (idle.waves, idle.elected) == ([], [])
     assert warehouse.rows("plans")[0]["status"] == "committed"
