@@ -331,12 +331,3 @@ def test_leaders_are_not_brought_back_to_a_drained_broker(spark: SparkSession, m
     assert preferred_changes(partitions, topics, brokers, candidates).isEmpty()
     [rejection] = as_rows(preferred_rejections(partitions, topics, brokers, candidates))
     assert rejection["code"] == "DRAINED"
-
-
-@pytest.mark.parametrize("mode", DrainMode)
-def test_an_election_takes_the_last_choice(spark: SparkSession, mode: DrainMode) -> None:
-    rule_input = RuleInput([partition_row([2, 9], NO_LEADER, [2])], live=LIVE, drained={2: mode})
-
-    [change] = as_rows(reconcile_changes(*rule_input.frames_and_configs(spark)))
-
-    assert (change["leader_after"], change["isr_after"], change["leader_and_isr_to"]) == (2, [2], [2])

@@ -334,20 +334,3 @@ def test_a_rejection_names_live_replicas(spark: SparkSession) -> None:
     ]
     rule_input = RuleInput(partitions, TOPICS, LIVE, OPAQUE)
     assert_rejections(reconcile_rejections(*rule_input.frames_and_configs(spark)), expected)
-
-
-def test_broker_0_fails(spark: SparkSession) -> None:
-    """`onBrokerFailure`: broker 0 leads partition 0 and follows in 1 and 2; it leaves the ISR of all three."""
-    partitions = [
-        partition_row([0, 1, 2], 0, [0, 1, 2]),
-        partition_row([1, 2, 0], 1, [1, 2, 0], partition=1),
-        partition_row([2, 0, 1], 2, [2, 0, 1], partition=2),
-    ]
-    expected = [
-        {"partition": 0, "action": ELECT, "leader_after": 1, "isr_after": [1, 2], "requires_dead": [0]},
-        {"partition": 1, "action": SHRINK, "leader_after": 1, "isr_after": [1, 2], "requires_dead": [0]},
-        {"partition": 2, "action": SHRINK, "leader_after": 2, "isr_after": [2, 1], "requires_dead": [0]},
-    ]
-    assert_changes(
-        reconcile_changes(*RuleInput(partitions, live=frozenset({1, 2})).frames_and_configs(spark)), expected
-    )

@@ -129,3 +129,18 @@ def two_in_each_rack(number: int) -> list[int]:
     a, b = [1, 2, 3], [4, 5, 6]
     del a[number % 3], b[number // 3 % 3]
     return [*a, *b] if number % 2 else [*b, *a]
+
+
+def a_tenth_more() -> tuple[PlacementBrokers, PlacementPartitions]:
+    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers are added."""
+    brokers = replace(
+        brokers_of((None,)),
+        ids=np.arange(100),
+        racks=tuple(f"rack-{broker % 3}" for broker in range(100)),
+        live=np.ones(100, dtype=bool),
+        target=np.ones(100, dtype=bool),
+        emptied=np.zeros(100, dtype=bool),
+    )
+    first, shift = np.arange(4500) % 90, np.arange(4500) // 90
+    followers = [(first + 1 + (shift + j) % 89) % 90 for j in range(2)]
+    return brokers, partitions_of(np.stack([first, *followers], axis=1).tolist(), per_topic=50)

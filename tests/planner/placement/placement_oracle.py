@@ -218,3 +218,7 @@ def recipients(case: Case) -> list[int]:
 def loads(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> list[int]:
     """Return the load of each target broker."""
     return [int((lists == broker).sum()) for broker in recipients(case)]
+
+
+def uneven(counts: list[int]) -> int:
+    return sum(count * count for count in counts)

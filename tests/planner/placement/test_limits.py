@@ -9,18 +9,14 @@ from hypothesis import strategies as st
 
 from planner.placement.racks import racks_spanned
 from planner.placement.solve import place
-from planner.placement.types import NO_BROKER, Ints, PlacementBrokers, PlacementGoal, PlacementPartitions
-from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
-from tests.planner.placement.placement_oracle import choices, cost, loads, optimum, recipients, squares
+from planner.placement.types import NO_BROKER, Ints, PlacementGoal
+from tests.planner.placement.clusters import QUESTIONS, Case, a_tenth_more, brokers_of, cases, partitions_of
+from tests.planner.placement.placement_oracle import choices, cost, loads, optimum, recipients, squares, uneven
 
 MANY: Final = settings(max_examples=60)
 ONTO: Final = tuple(PlacementGoal(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
 FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)
 UNDONE: Final = -7
-
-
-def _uneven(counts: list[int]) -> int:
-    return sum(count * count for count in counts)
 
 
 def _copies(before: Ints, after: Ints) -> list[int]:
@@ -47,7 +43,7 @@ def test_onto_brokers_fill_up_evenly(case: Case, most: int) -> None:
     for limit in (None, most):
         placement = place(case.brokers, case.partitions, replace(case.question, max_moves=limit))
         allowed = lacking if limit is None else min(limit, lacking)
-        reached = [_uneven(loads(case, placement.replicas)), placement.copies]
+        reached = [uneven(loads(case, placement.replicas)), placement.copies]
         assert reached == optimum(options or [], recipients(case), squares, cost, most=allowed)
         assert set(placement.moves.target.tolist()) <= case.question.onto | {NO_BROKER}
         assert placement.lower_bound <= placement.copies
@@ -73,7 +69,7 @@ def test_no_choice_of_partitions_would_complete_more(case: Case, most: int) -> N
     rest = [
         [(earlier, 0)] if left else some for earlier, some, left in zip(as_they_are, options or [], undone, strict=True)
     ]
-    assert _uneven(loads(case, placement.replicas)) == optimum(rest, recipients(case), squares)[0]
+    assert uneven(loads(case, placement.replicas)) == optimum(rest, recipients(case), squares)[0]
 
 
 @MANY
@@ -83,7 +79,7 @@ def test_what_forced_changes_leave_of_the_budget_evens_out(case: Case, more: int
     assume(options is not None and recipients(case))
     forced = sum(min(copies for _, copies in some) for some in options or [])
     placement = place(case.brokers, case.partitions, replace(case.question, max_moves=forced + more))
-    reached = [_uneven(loads(case, placement.replicas)), placement.copies]
+    reached = [uneven(loads(case, placement.replicas)), placement.copies]
     assert reached == optimum(options or [], recipients(case), squares, cost, most=forced + more)
 
 
@@ -109,23 +105,7 @@ def test_brokers_that_are_uneven_already_only_give() -> None:
 
 
 def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
-    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers are added."""
-    ids = np.arange(100)
-    brokers = PlacementBrokers(
-        ids=ids,
-        racks=tuple(f"rack-{broker % 3}" for broker in range(100)),
-        live=np.ones(100, dtype=bool),
-        target=np.ones(100, dtype=bool),
-        emptied=np.zeros(100, dtype=bool),
-    )
-    rows = np.arange(4500)
-    followers = [(rows % 90 + 1 + (rows // 90 + j) % 89) % 90 for j in range(2)]
-    partitions = PlacementPartitions(
-        topic=rows // 50,
-        partition=rows % 50,
-        replicas=np.stack([rows % 90, *followers], axis=1),
-        movable=np.ones(4500, dtype=bool),
-    )
+    brokers, partitions = a_tenth_more()
     placement = place(brokers, partitions, PlacementGoal(even=True, onto=frozenset(range(90, 100))))
     spans = [racks_spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
     assert (placement.copies, placement.lower_bound, set(placement.moves.target.tolist())) == (

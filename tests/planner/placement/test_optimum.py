@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from planner.placement.solve import place, spread_leaders
 from planner.placement.types import NO_BROKER, PlacementBrokers, PlacementError, PlacementGoal, PlacementPartitions
 from tests.planner.placement.clusters import QUESTIONS, Case, cases, padded
-from tests.planner.placement.placement_oracle import choices, cost, is_held, loads, optimum, recipients, spread, squares
+from tests.planner.placement.placement_oracle import (
+    choices,
+    cost,
+    is_held,
+    loads,
+    optimum,
+    recipients,
+    spread,
+    squares,
+    uneven,
+)
 
 MANY: Final = settings(max_examples=60)
 FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)
@@ -34,10 +44,6 @@ WITH_A_DEAD_BROKER: Final = Case(
 """Rack a has a broker to be emptied and a dead one, so it is given up."""
 
 
-def _uneven(counts: list[int]) -> int:
-    return sum(count * count for count in counts)
-
-
 def _copies(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> int:
     pairs = zip(case.partitions.replicas.tolist(), lists.tolist(), strict=True)
     return sum(len(set(after) - set(before) - {NO_BROKER}) for before, after in pairs)
@@ -50,7 +56,7 @@ def test_forced_changes_are_minimal_then_even(case: Case) -> None:
     assume(options is not None and recipients(case))
     placement = place(case.brokers, case.partitions, case.question)
     held = loads(case, placement.replicas)
-    reached = [_copies(case, placement.replicas), _uneven(held)]
+    reached = [_copies(case, placement.replicas), uneven(held)]
     assert reached == optimum(options or [], recipients(case), cost, squares)
     assert (placement.copies, placement.lower_bound) == (reached[0], reached[0])
 
@@ -62,7 +68,7 @@ def test_rebalance_is_even_then_minimal(case: Case) -> None:
     assume(options is not None and recipients(case))
     placement = place(case.brokers, case.partitions, case.question)
     held = loads(case, placement.replicas)
-    assert [_uneven(held), _copies(case, placement.replicas)] == optimum(options or [], recipients(case), squares, cost)
+    assert [uneven(held), _copies(case, placement.replicas)] == optimum(options or [], recipients(case), squares, cost)
     assert [max(held) - min(held)] == optimum(options or [], recipients(case), spread)
     assert placement.copies >= placement.lower_bound
 
@@ -89,7 +95,7 @@ def test_leaders_are_even_with_fewest_changes(case: Case, reorder: bool) -> None
         before[0] != after[0] and before[0] in after
         for before, after in zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True)
     )
-    assert [_uneven(led), costs] == optimum(options, recipients(case), squares, cost)
+    assert [uneven(led), costs] == optimum(options, recipients(case), squares, cost)
     again = place(case.brokers, case.partitions, replace(case.question, reorder=True))
     kept = [row for row in range(len(options)) if set(placement.replicas[row]) == set(case.partitions.replicas[row])]
     assert placement.reorders == (0 if reorder else int((placement.replicas[kept, 0] != again.replicas[kept, 0]).sum()))
@@ -117,7 +123,7 @@ def test_rebalance_within_a_budget_is_even(case: Case) -> None:
     for most in (0, 1, 2, 3):
         placement = place(case.brokers, case.partitions, PlacementGoal(even=True, max_moves=most))
         assert placement.copies <= most
-        reached = [_uneven(loads(case, placement.replicas)), placement.copies]
+        reached = [uneven(loads(case, placement.replicas)), placement.copies]
         assert reached == optimum(options or [], recipients(case), squares, cost, most=most)
 
 
@@ -131,7 +137,7 @@ def test_drained_leaders_become_as_even_as_their_candidates_allow(rows: list[tup
     after = spread_leaders(names, leaders, padded([some or [NO_BROKER] for _, some in rows]), able).tolist()
     choices_of_rows = [some or [leader] for leader, some in rows]
     assert all(leader in some for leader, some in zip(after, choices_of_rows, strict=True))
-    everything = [_uneven([chosen.count(broker) for broker in able]) for chosen in product(*choices_of_rows)]
-    assert _uneven([after.count(broker) for broker in able]) == min(everything)
+    everything = [uneven([chosen.count(broker) for broker in able]) for chosen in product(*choices_of_rows)]
+    assert uneven([after.count(broker) for broker in able]) == min(everything)
     highest = min(max(chosen.count(broker) for broker in able) for chosen in product(*choices_of_rows))
     assert max(after.count(broker) for broker in able) == highest

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.placement.racks import racks_spanned
 from planner.placement.solve import place
 from planner.placement.types import NO_BROKER, Placement, PlacementError, PlacementGoal, PlacementPartitions
-from tests.planner.placement.clusters import IDS, Case, brokers_of, cases, partitions_of
+from tests.planner.placement.clusters import IDS, Case, a_tenth_more, brokers_of, cases, partitions_of
 from tests.planner.placement.placement_oracle import in_sync, is_held
 
 MANY: Final = settings(max_examples=80)
@@ -309,19 +309,7 @@ def test_bytes_are_balanced_where_sizes_are_known() -> None:
 
 
 def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
-    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers are added."""
-    brokers = replace(
-        brokers_of((None,)),
-        ids=np.arange(100),
-        racks=tuple(f"rack-{broker % 3}" for broker in range(100)),
-        live=np.ones(100, dtype=bool),
-        target=np.ones(100, dtype=bool),
-        emptied=np.zeros(100, dtype=bool),
-    )
-    first, shift = np.arange(4500) % 90, np.arange(4500) // 90
-    followers = [(first + 1 + (shift + j) % 89) % 90 for j in range(2)]
-    lists = np.stack([first, *followers], axis=1).tolist()
-    partitions = partitions_of(lists, per_topic=50)
+    brokers, partitions = a_tenth_more()
     placement = place(brokers, partitions, PlacementGoal(even=True, reorder=True))
     spans = [racks_spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
     assert (placement.copies, placement.lower_bound) == (1350, 1350)
