@@ -22,11 +22,6 @@ KAFKAS = (
 )
 """As ReassignPartitionsCommand of 3.9.2 prints it."""
 
-CURRENT = '{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[0,1],"log_dirs":["any","any"]}]}'
-GENERATED = (
-    f"Current partition replica assignment\n{CURRENT}\n\nProposed partition reassignment configuration\n{KAFKAS}\n"
-)
-
 
 @pytest.fixture
 def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
@@ -132,16 +127,6 @@ def test_usage(surveyor: Surveyor, flags: tuple[str, ...], message: str) -> None
     done = surveyor.run("export", "moves", *flags)
 
     assert (done.exit_code, done.stdout, message in done.stderr) == (2, "", True)
-
-
-@pytest.mark.parametrize("content", [KAFKAS, GENERATED])
-def test_what_kafkas_tool_prints_is_read(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "generated"
-    path.write_text(content)
-
-    rows = [(row.topic, row.partition, row.replicas) for row in read_reassignment(path)]
-
-    assert rows == [("b.ar", 2, [2, 0]), ("b.ar", 10, [0]), ("foo", 0, [1, 2])]
 
 
 def test_log_dirs_are_not_ignored_silently(tmp_path: Path) -> None:

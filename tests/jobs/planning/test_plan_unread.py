@@ -100,14 +100,12 @@ SILENT = ("--mode", "batch", "--allow-silent", "1,2,3")
 
 WARNING = [
     "plan reassign --remove-brokers 2",
-    "plan drain --brokers 2",
     "whatif --lose racks=1",
     "plan recover --allow-unclean",
     "plan reassign --rebalance --throttle 50",
     "plan assign --topic new --partitions 1 --replication-factor 1 --config min.insync.replicas=2",
     "plan config --topic whole --set unclean.leader.election.enable=true",
     "plan expand --topic whole --partitions 2",
-    "plan delete --topics whole",
     "reconcile --mode batch --allow-silent 1,2,3",
     "cancel --throttles",
 ]

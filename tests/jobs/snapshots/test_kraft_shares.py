@@ -52,20 +52,13 @@ def test_all_brokers_are_asked_for_shares(newest: str, tmp_path: Path) -> None:
     }
     assert {row["eligible_leader_replicas"] is None for row in rows.values()} == {newest == NOT_PAGED}
     assert all(row["understood"] for row in rows.values())
+    requests = {request for _, request in cluster.asked}
+    assert (NOT_PAGED in requests) == (newest != LISTED), "names alone are listed where brokers can"
     pages = Counter(port for port, request in cluster.asked if request == (NOT_PAGED if newest == NOT_PAGED else PAGED))
     assert set(pages) == set(cluster.ports)
     topics = surveyor.warehouse.rows("topics")
     assert {len(row["config"]) for row in topics} == {1}
     assert len({row["topic_id"] for row in topics}) == TOPICS == len({topic_id(number) for number in range(TOPICS)})
-
-
-def test_names_alone_are_listed_where_brokers_can(tmp_path: Path) -> None:
-    """Metadata with all partitions is not needed then."""
-    cluster = _running(LISTED)
-    _snapshot(cluster, tmp_path)
-    requests = {request for _, request in cluster.asked}
-    assert {LISTED, PAGED} <= requests
-    assert NOT_PAGED not in requests
 
 
 def test_a_broker_that_does_not_catch_up_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
