@@ -218,9 +218,13 @@ class Terminal:
 
 
 @pytest.fixture
-def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandEnvironments]:
+def stage(
+    cluster: EmbeddedCluster,
+    tmp_path: Path,
+    no_takeover: None,  # noqa: ARG001 - for its effect
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[CommandEnvironments]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)  # no broker takes over here
     monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
     monkeypatch.setattr(MetricsServer, "serve_forever", interrupted)
     redraw = status.redraw
