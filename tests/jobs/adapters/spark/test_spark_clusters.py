@@ -116,14 +116,13 @@ def test_a_tiny_cluster_on_a_connect_server(tree: KafkaTree, server: ConnectServ
 
 @pytest.mark.repeat
 @pytest.mark.objects
-@pytest.mark.parametrize("store", ["object_store", "hdfs_folder"])
 def test_on_a_connect_server_with_a_store(
-    tree: KafkaTree, server: ConnectServer, store: str, request: pytest.FixtureRequest, tmp_path: Path
+    tree: KafkaTree, server: ConnectServer, object_store: str, tmp_path: Path
 ) -> None:
     """The client tells the server which endpoint S3 has."""
     tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
     tree.unregister(0)
-    options = ["--warehouse", request.getfixturevalue(store), "--remote", server.url]
+    options = ["--warehouse", object_store, "--remote", server.url]
     cycle = _result([SURVEYOR, "reconcile", "--zookeeper", tree.hosts, *options], tmp_path, **of_stores())
     losses = _result([SURVEYOR, "whatif", "--lose", "brokers=1", *options], tmp_path, **of_stores())
     assert cycle["due"] == 6
@@ -133,22 +132,6 @@ def test_on_a_connect_server_with_a_store(
 def of_stores() -> dict[str, str]:
     """The variables that tell where a store is, and give its keys."""
     return {name: value for name, value in os.environ.items() if name.startswith(OF_STORES)}
-
-
-@pytest.mark.repeat
-@pytest.mark.objects
-@pytest.mark.parametrize(("store", "jars"), OTHER_STORES)
-def test_on_a_connect_server_of_a_store(
-    tree: KafkaTree, store: str, jars: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    """The server has the variables of the store, too."""
-    tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
-    tree.unregister(0)
-    folder = request.getfixturevalue(store)
-    (tmp_path / "server").mkdir()
-    with ConnectServer(tmp_path / "server", jars=jars) as server:
-        options = ["--zookeeper", tree.hosts, "--warehouse", folder, "--remote", server.url]
-        assert _result([SURVEYOR, "reconcile", *options], tmp_path, **of_stores())["due"] == 6
 
 
 def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectServer, tmp_path: Path) -> None:
