@@ -92,12 +92,6 @@ sasl.mechanism=OAUTHBEARER
 sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
 sasl.login.callback.handler.class=CustomAuthenticateCallbackHandler
 """
-REDPANDA = """\
-bootstrap.servers=seed-1.fmc.prd.cloud.redpanda.com:9092
-security.protocol=SASL_SSL
-sasl.mechanism=SCRAM-SHA-512
-sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="KEY" password="SE;CRET";
-"""
 PLAIN = """\
 bootstrap.servers=localhost:9092
 security.protocol=plaintext
@@ -162,7 +156,6 @@ ACCEPTED = {
         ),
         "bootstrap.servers, connections.max.idle.ms, metadata.max.age.ms, request.timeout.ms",
     ),
-    "Redpanda": (REDPANDA, ("SASL_SSL", "SCRAM-SHA-512", *USER), "bootstrap.servers"),
     "plain": (
         PLAIN,
         ("PLAINTEXT", None, None, None),
