@@ -283,6 +283,13 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
     assert re.fullmatch(r".* UTC  cannot read the cluster; trying again\nit went away", failed)
 
 
+def test_unknown_host_name_is_no_fault_of_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.checks.cluster_status.LIVE_TIMEOUT_SECONDS", 0.1)
+    ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path)("status")
+
+    assert (ran.code, "cannot resolve host name 'no.such.invalid'" in ran.stderr) == (22, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,11 +1,12 @@
 """`surveyor control --standby`: processes that wait for the end of an active controller, and follow it."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.controllers.resident import put_assignment
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -86,6 +88,27 @@ class Start:
             process.wait()
 
 
+def processes_below(pid: int) -> set[int]:
+    """The processes that a process has started, and theirs, as /proc has them now."""
+    children: dict[int, list[int]] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # the process has ended
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(status.parent.name))
+    below, found = [pid], set[int]()
+    while below:
+        started = children.get(below.pop(), [])
+        found.update(started)
+        below += started
+    return found
+
+
+def ticks_of_ended_children(pid: int) -> int:
+    """Processor time of the children that a process has waited for, in clock ticks."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[13]) + int(fields[14])
+
+
 def owner(tree: KafkaTree) -> int | None:
     stat = tree.client.exists("/controller")
     return None if stat is None else int(stat.ephemeralOwner)
@@ -138,6 +161,33 @@ def test_of_two_standbys_one_wins_and_the_other_waits(start: Start) -> None:
     (waiting,) = [standby for standby in standbys if standby is not winner]
     assert winner.end(signal.SIGTERM) == 128 + signal.SIGTERM
     assert waiting.logged("controllership taken over")
+
+
+def test_a_controller_starts_no_jvm(tree: KafkaTree, start: Start) -> None:
+    """Nor does a standby; a JVM would be a process of its own, or a library of this one."""
+    controllers = start.active_and_standby()
+    before = tree.version("orders")
+    tree.unregister(0)
+    assert eventually(lambda: tree.state("orders").leader == 1)
+    put_assignment(tree, "new", {0: [1, 2]})
+    assert eventually(lambda: tree.client.exists("/brokers/topics/new/partitions/0/state") is not None)
+    assert tree.version("orders") > before
+
+    for controller in controllers:
+        pid = controller.process.pid
+        assert (processes_below(pid), ticks_of_ended_children(pid)) == (set(), 0)
+        assert "libjvm" not in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_processes_below_one_are_found() -> None:
+    script = "import subprocess, sys; subprocess.Popen(['sleep', '60']); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        (sleeping,) = processes_below(child.pid)
+        assert {child.pid, sleeping} <= processes_below(os.getpid())
+        os.kill(sleeping, signal.SIGKILL)
 
 
 def test_a_running_controller_is_replaced_on_request_only(tree: KafkaTree, start: Start) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.plans.commit_log import CommitLog
@@ -233,6 +234,21 @@ def test_admin_mode_cannot_repair_and_is_refused_before_anything(surveyor: Surve
 
 
 @pytest.mark.usefixtures("incident")
+def test_killed_before_the_commit_it_is_run_again(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("jobs.execution.reconcile.apply_plan", _killed)
+        with pytest.raises(_Kill):
+            reconcile(surveyor, "--apply")
+    assert not repaired(tree)
+
+    assert reconcile(surveyor, "--apply").code == DONE
+    assert repaired(tree)
+    assert surveyor.rows("plans", "snapshot_id", "status") == [(1, "planned"), (2, "committed")]
+
+
+@pytest.mark.usefixtures("incident")
 @pytest.mark.parametrize(("signal_name", "code", "written"), [("SIGKILL", -9, 1), ("SIGINT", 130, 2)])
 def test_interrupted_run_plans_only_the_rest(  # noqa: PLR0913, PLR0917 - fixtures
     surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, signal_name: str, code: int, written: int
@@ -275,6 +291,20 @@ def test_change_between_plan_and_commit_is_stale(
     assert (ran.code, ran.json["stale"], ran.json["snapshot_id"]) == (STALE, 3, 1)
 
 
+@pytest.mark.usefixtures("incident")
+def test_a_plan_that_lost_rows_is_refused(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tree.dump()
+
+    def robbed(*arguments: object) -> object:
+        DeltaTable(surveyor.warehouse.path("changes")).delete("partition = 0")
+        return read_plan(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("jobs.planning.reconcile.read_plan", robbed)
+
+    assert reconcile(surveyor, "--apply").code == REFUSED
+    assert tree.dump() == before
+
+
 def test_a_plan_that_another_run_deletes_is_made_again(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find nothing due, and the other one plans on the later snapshot."""
     others: list[Ran] = []
@@ -292,3 +322,11 @@ def test_a_plan_that_another_run_deletes_is_made_again(surveyor: Surveyor, monke
     assert (ran.code, others[0].code) == (DONE, DONE), ran.stderr
     assert "another run has planned on a later snapshot" in ran.stderr
     assert len(surveyor.warehouse.rows("plans")) == 1
+
+
+class _Kill(BaseException):
+    """Raised where the process would end."""
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise _Kill

@@ -132,6 +132,26 @@ def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree:
     assert not [step for step in status["due"] if "drained" in step["what"]]
 
 
+def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """A stopped replica gets LeaderAndIsr at a higher epoch than before; a replica in sync needs nothing."""
+    with controllership(tree.endpoint, OURS) as held:
+        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, timeout_seconds=1)
+        early = surveyor("plan", "undrain", "--brokers", "1")
+        assert (early.code, "run `surveyor snapshot --" in early.stderr) == (23, True)
+        state = b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":6,"isr":[2,0,1]}'
+        tree.write("/brokers/topics/orders/partitions/1/state", state)
+        surveyor.json("snapshot")
+        undrain = surveyor.json("plan", "undrain", "--brokers", "1")
+        commit_held(surveyor, undrain["plan_id"], held, timeout_seconds=1)
+
+    changes = surveyor.warehouse.rows("changes", ("plan_id", "=", undrain["plan_id"]))
+    restarts = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}
+    assert restarts == {0: ("start_replica", [0, 1, 2]), 2: ("start_replica", [0, 1, 2])}
+    states = [tree.state("orders", partition) for partition in ORDERS]
+    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 7), (2, [2, 0, 1], 6), (2, [2, 0], 7)]
+    assert surveyor.rows("drained", "broker_id") == []
+
+
 def test_a_broker_no_longer_drained_is_left_out(surveyor: Surveyor) -> None:
     taken = surveyor.warehouse.rows("snapshots")[0]["taken_at"]
     surveyor.warehouse.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])

@@ -1,8 +1,10 @@
 """Snapshots of a real ZooKeeper: what is read, what is written again, and what a bad znode does."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,14 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots import reader as snapshot_read
 from jobs.snapshots import snapshot
 from jobs.snapshots import writer as snapshot_write
+from jobs.snapshots.snapshot import take_snapshot
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Broker, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, NO_PORT, TOPIC_ID, KafkaTree, registration, state_path
@@ -267,6 +271,17 @@ def test_a_fleet_is_named_by_the_file_alone(surveyor: Surveyor) -> None:
     assert surveyor("snapshot", "--all-clusters").code == 2
 
 
+def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -> None:
+    surveyor.warehouse.ensure_tables()
+    names = ("east", "west", "north")
+    settings = [settings_of(str(surveyor.folder), surveyor.hosts, cluster=name) for name in names]
+    with ThreadPoolExecutor(len(names)) as pool:
+        taken = [list(pool.map(take_snapshot, settings)) for _ in range(2)]
+    assert [[snapshot.row.snapshot_id for snapshot in round_] for round_ in taken] == [[1, 1, 1], [2, 2, 2]]
+    partitions = DeltaTable(surveyor.warehouse.path("partitions")).to_pyarrow_table()["cluster"].to_pylist()
+    assert sorted(partitions) == sorted(names * 3)
+
+
 def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers) -> None:
     for broker in range(3):
         fake_brokers[broker].close()
@@ -418,6 +433,27 @@ def test_topics_that_are_gone_are_reported_by_the_snapshot_and_later(surveyor: S
     reported = [surveyor(*command.split()) for command in commands]
 
     assert [(ran.code, gone in " ".join(f"{ran.stderr} {ran.stdout}".split())) for ran in reported] == [(0, True)] * 4
+
+
+def test_an_unread_topic_counts_alike_in_snapshots_and_now(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.add_topic("payments", {0: [2, 0]})
+    surveyor.json("snapshot")
+    tree.write("/brokers/topics/orders", b"hello")
+    tree.unregister(2)
+    surveyor.json("snapshot")
+
+    counts = ("partitions", "offline", "not_understood", "under_replicated", "gone", "quarantined")
+    now, then = (surveyor.json("status", *options) for options in ((), ("--snapshot", "2")))
+    assert {name: now[name] for name in counts} == {name: then[name] for name in counts}
+    assert (now["partitions"], now["offline"], now["not_understood"]) == (4, 1, 3)
+    for table, columns in (
+        ("brokers", ("broker_id", "live", "leaders", "replicas")),
+        ("partitions", ("topic", "partition", "replicas", "leader", "isr", "understood")),
+    ):
+        shown = (surveyor.json("show", table, *options)["rows"] for options in ((), ("--now",)))
+        then_rows, now_rows = ([[row[name] for name in columns] for row in rows] for rows in shown)
+        assert now_rows == then_rows
+    assert re.search(r"^surveyor_not_understood_partitions\{.*\} 3\.0$", surveyor("metrics").stdout, re.MULTILINE)
 
 
 def test_another_cluster_under_the_same_name_is_refused(surveyor: Surveyor, tree: KafkaTree) -> None:

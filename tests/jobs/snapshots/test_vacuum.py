@@ -152,6 +152,13 @@ def test_files_that_only_dropped_snapshots_needed_go(cluster: Cluster) -> None:
     assert not [uri for uri in old.file_uris() if Path(uri).exists()]
 
 
+def test_small_files_are_joined(cluster: Cluster) -> None:
+    events = DeltaTable(cluster.warehouse.path("events"))
+    assert len(events.file_uris()) == 6
+    run(cluster.warehouse)
+    assert len(DeltaTable(cluster.warehouse.path("events")).file_uris()) == 1
+
+
 def test_files_that_a_later_vacuum_shortens_stay_small(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deletion of a table's oldest rows writes the other rows of their files again."""
     monkeypatch.setattr(job, "SHORTENED_FILE_BYTES", SMALL)

@@ -1,8 +1,11 @@
 """Commits on real brokers: they learn what was written, their clients lose nothing, one of them is in control again."""
 
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ from schemas.plan import Plan
 from schemas.rows import Row
 from schemas.znode_codecs import Assignment, encode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.documented_commands import ROOT
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -135,6 +139,38 @@ def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, su
     assert {kafka.state(topic, partition).leader_epoch for partition in REPLICAS} == {1}
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_a_host_without_java_plans_and_commits(kafka: KafkaTree, warehouse: Warehouse, tmp_path: Path) -> None:
+    """The commands get HOME and no PATH; JAVA_HOME names a folder without Java, so that any use of it is an error."""
+    environment = {"HOME": str(tmp_path), "JAVA_HOME": str(tmp_path)}
+
+    def run(*arguments: str) -> Any:  # noqa: ANN401 - its JSON
+        command = [
+            sys.executable,
+            "-m",
+            "jobs.cli",
+            *arguments,
+            "--zookeeper",
+            kafka.hosts,
+            "--warehouse",
+            warehouse.uri,
+        ]
+        done = subprocess.run(
+            [*command, "--json"], env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    run("snapshot")
+    plan = run("plan", "assign", "--topic", "without.java", "--partitions", "3", "--replication-factor", "2")
+    assert run("commit", plan["plan_id"], "--apply", "--yes")["applied_now"] == 3
+    assert eventually(lambda: "without.java" in topics_of(kafka))
+    assert run("verify", plan["plan_id"])["complete"] == 3
+
+
+def topics_of(kafka: KafkaTree) -> list[str]:
+    return [*kafka.client.get_children("/brokers/topics")]
 
 
 def test_dead_brokers_partition_is_elected_and_it_comes_back(

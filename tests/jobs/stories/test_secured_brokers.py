@@ -14,10 +14,11 @@ import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.security import ACL
+from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.admin_client import bootstrap, connected_admin, read_properties
 from jobs.adapters.brokers.connection import unreachable_reasons
-from jobs.adapters.brokers.listeners import Listener
+from jobs.adapters.brokers.listeners import PLAINTEXT_LISTENER, Listener
 from jobs.adapters.brokers.reported_configs import read_configs_and_failures
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
@@ -25,6 +26,7 @@ from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
 from schemas.plan import Plan
 from schemas.tables import SPARK_SCHEMAS
+from schemas.znode_codecs import Endpoint
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
@@ -333,6 +335,23 @@ def test_a_check_of_broker_access_has_no_effect(
     assert untold == [{}] * len(logins)
     late = "StopReplica request with broker epoch 0 smaller than the current broker epoch"
     assert all(late in broker.log_of_this_run() for broker in cluster.brokers.values())
+
+
+def test_what_brokers_speak_where_they_are_said_to_speak_something_else(
+    kafka: KafkaTree, logins: ListenerLogins
+) -> None:
+    """As behind a proxy that ends TLS, or with listeners registered by mistake."""
+    broker = read_cluster(kafka.client).brokers[0]
+    ports = {endpoint.listener: endpoint.port for endpoint in broker.endpoints or ()}
+
+    def reason(listener: Listener, port: int) -> str:
+        endpoint = Endpoint("L", listener.security_protocol, "127.0.0.1", port)
+        return unreachable_reasons([with_values(broker, endpoints=[endpoint])], "test", listener)[0]
+
+    by_certificate = Listener.of(logins["a certificate"].config, None)
+
+    assert "the listener uses TLS, and the request was plain text" in reason(PLAINTEXT_LISTENER, ports["MUTUAL"])
+    assert "does that listener use TLS?" in reason(by_certificate, ports["INSIDE"])
 
 
 def test_doctor_checks_that_requests_reach_brokers(

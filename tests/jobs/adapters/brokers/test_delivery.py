@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from threading import Timer
+from threading import Thread, Timer
 from typing import Any
 
 import pytest
@@ -247,6 +247,20 @@ def test_connections_are_closed_at_the_end_of_a_commit(fake_brokers: FakeBrokers
     send([registered(fake_brokers, 0)], [state(0, [0])])
 
     assert eventually(lambda: [connection.fileno() for connection in fake_brokers[0].connections] == [-1])
+
+
+def test_many_silent_brokers_do_not_starve_the_rest(fake_brokers: FakeBrokers) -> None:
+    silent, last = range(1, 41), 99
+    for broker in silent:
+        fake_brokers[broker].stop()
+    live = [registered(fake_brokers, broker) for broker in (*silent, last)]
+    sending = Thread(target=send, args=(live, [state(0, [*silent, last])], 20.0))
+
+    sending.start()
+    was_sent = eventually(lambda: bool(fake_brokers[last].of("leader_and_isr")), seconds=15)
+    sending.join()
+
+    assert was_sent
 
 
 def test_request_that_takes_long_is_sent_once(fake_brokers: FakeBrokers) -> None:

@@ -1,6 +1,7 @@
 """What brokers say of themselves: real ones, one with SASL and an authorizer, and all that do not answer."""
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
+from jobs.adapters.brokers.fanout import MAX_CONNECTIONS
 from jobs.adapters.brokers.reported_configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
@@ -208,6 +210,16 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
     assert eventually(lambda: not [thread for thread in threads() if thread.name == "ask-brokers"])
 
 
+def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> None:
+    ids = range(1, 1 + MAX_CONNECTIONS)
+    with socket.create_server((LOOPBACK, 0), backlog=MAX_CONNECTIONS) as silent:
+        brokers = [broker_at(silent.getsockname()[1], broker_id) for broker_id in ids]
+        configs = ask([*brokers, broker_at(kafka.brokers[0].port, 0)], timeout_seconds=4.0)
+
+    assert configs.pop(0)["num.partitions"] == ("7", False)
+    assert configs == dict.fromkeys(ids, ASSUMED)
+
+
 def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
     """None is answered before all have been asked; so a hundred take the time that one takes."""
     connections: list[socket.socket] = []
@@ -229,6 +241,15 @@ def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
 
     assert len(connections) == 100
     assert all(row.assumed for row in rows)
+
+
+def test_one_unresponsive_broker_does_not_take_all_the_time() -> None:
+    started = time.monotonic()
+    with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
+        configs = ask([broker_at(silent.getsockname()[1], 1)], timeout_seconds=PATIENT)
+
+    assert configs == {1: ASSUMED}
+    assert time.monotonic() - started < PATIENT / 2
 
 
 def test_a_name_that_does_not_resolve_in_time_delays_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:

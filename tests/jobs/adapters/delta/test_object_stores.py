@@ -154,6 +154,30 @@ def with_vanished(tables: SparkWarehouse, rows: Iterable[Row]) -> Any:  # noqa: 
     return tables.frame("partitions", [{"vanished": False} | row for row in rows])
 
 
+def test_no_acknowledged_commit_is_lost(spark: SparkSession, warehouse: Warehouse) -> None:
+    """Threads append, replace and insert, and Spark replaces; each row that was acknowledged is there in the end."""
+    tables = SparkWarehouse(spark, warehouse)
+
+    def write(writer: int) -> list[str]:
+        acknowledged = []
+        for number in range(ROUNDS):
+            name = f"{writer}-{number}"
+            if writer == 0:
+                tables.replace("events", tables.frame("events", [event(name)]), f"subject = '{name}'")
+            elif number % 2:
+                warehouse.append("events", [event(name)])
+            else:
+                warehouse.replace("events", [event(name)], f"subject = '{name}'")
+            acknowledged.append(name)
+        return acknowledged
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        acknowledged = sorted(name for names in pool.map(write, range(WRITERS)) for name in names)
+
+    assert subjects(warehouse) == acknowledged
+    assert_committed_once(warehouse, "events")
+
+
 @in_every_store
 def test_of_two_that_insert_the_same_one_wins(warehouse: Warehouse) -> None:
     """As two snapshots that take the same number."""

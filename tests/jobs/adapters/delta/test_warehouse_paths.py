@@ -73,16 +73,23 @@ def test_impossible_by_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("s3n://bucket/surveyor", "no warehouse can be there"),
         ("S3://bucket/surveyor", "no warehouse can be there; write s3:// in lower case"),
         ("dbfs:/lake/surveyor", "expected the path of a folder, or a URL of abfs://, abfss://, gs://"),
+        ("file:/lake/surveyor", "expected the path of a folder, or a URL of abfs://, abfss://, gs://"),
         ("s3://bucket//surveyor", "'//' cannot be part of a Delta table's address"),
+        ("s3://bucket/a//surveyor", "'//' cannot be part of a Delta table's address"),
         ("s3://bucket/../surveyor", "'/..' cannot be part of a Delta table's address"),
         ("gs://bucket/surveyor/.", "'/.' cannot be part of a Delta table's address"),
+        ("hdfs://namenode:8020//surveyor", "'//' cannot be part of a Delta table's address"),
         ("http://host/surveyor", "no warehouse can be there"),
         ("s3://key:tr0ub4dor@bucket/surveyor", "the URL contains @, as one with credentials"),
+        ("s3://key@bucket/surveyor", "the URL contains @, as one with credentials"),
         ("abfss://box:tr0ub4dor@account.dfs.core.windows.net/surveyor", "the URL contains @, as one with credentials"),
         ("s3://bucket/surveyor?sig=tr0ub4dor", "without ? and #"),
         ("s3://bucket", "expected a folder, as in s3://BUCKET/FOLDER"),
+        ("s3://bucket/", "expected a folder, as in s3://BUCKET/FOLDER"),
         ("s3:///surveyor", "expected a URL of the form s3://BUCKET/FOLDER"),
+        ("s3://AKIA:tr0ub/4dor@bucket/surveyor", "the URL contains @, as one with credentials"),
         ("hdfs://user:tr0ub/4dor@nn:8020/surveyor", "HADOOP_USER_NAME, or a Kerberos ticket"),
+        ("S3://bucket/surveyor", "no warehouse can be there"),
         ("s3:/bucket/surveyor", "expected a URL of the form s3://BUCKET/FOLDER"),
         ("HDFS:surveyor", "expected a URL of the form hdfs://NAMENODE:PORT/FOLDER"),
         ("s3://[bucket/surveyor", "expected a URL of the form s3://BUCKET/FOLDER"),
@@ -177,3 +184,25 @@ def test_tables_that_are_there_stay(tmp_path: Path) -> None:
     warehouse.ensure_tables()
     assert len(warehouse.rows("snapshots")) == 1
     assert warehouse.rows("plans") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Generic S3 error: ... <Code>AccessDenied</Code><Message>Access Denied</Message>", "access is denied"),
+        ("Server returned error: <Code>NoSuchBucket</Code>", "there is no such bucket"),
+        ("... <Code>ExpiredToken</Code><Message>The provided token has expired.</Message>", "credentials have expired"),
+        ("... 503 Slow Down: <Code>SlowDown</Code>", "asks for fewer requests"),
+        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: Cannot create file", "HDFS is in safe mode"),
+        pytest.param(
+            "GssMajorCodes(GSS_S_BAD_MECH) 0 No credentials were supplied", "Kerberos", marks=pytest.mark.kerberos
+        ),
+        ("HdfsObjectStore error: RPC listener disconnected", "HDFS closed the connection"),
+    ],
+)
+def test_errors_of_a_store_are_one_line(text: str, reason: str) -> None:
+    message = disk_error_message(RuntimeError(text)) or ""
+
+    assert reason in message
+    assert message.startswith("the store of the warehouse: ")
+    assert "\n" not in message

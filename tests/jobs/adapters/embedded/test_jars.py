@@ -111,6 +111,13 @@ def test_a_folder_that_was_filled_by_hand_is_used(
     assert capsys.readouterr().err == ""
 
 
+def test_the_bundle_of_amazons_sdk_is_used(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(cache, OF_DELTA, *DELTA)
+    fill(cache, "hadoop-aws-3.5.0", "bundle-2.35.4.jar", "hadoop-aws-3.5.0.jar")
+    assert names(spark_jars("s3://bucket/surveyor")) == [*DELTA, "bundle-2.35.4.jar", "hadoop-aws-3.5.0.jar"]
+    assert capsys.readouterr().err == ""
+
+
 def test_a_jar_that_seems_to_be_missing_is_named_once(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = fill(cache, OF_DELTA, DELTA[0])
     assert names(delta_jars() + delta_jars()) == [DELTA[0], DELTA[0]]
@@ -131,6 +138,23 @@ def test_a_set_that_lost_an_artifact_of_its_own_is_refused(
     (folder / removed.replace("4.4.0", "4.4.0-patched")).touch()
     assert len(delta_jars()) == len(DELTA)
     assert f"seems to lack {removed}; if" in capsys.readouterr().err
+
+
+def test_a_set_that_lost_another_jar_is_used(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fill(cache, OF_DELTA, *DELTA)
+    (folder / "jars.txt").write_text("\n".join([*DELTA, "other-1.jar"]))
+    assert names(delta_jars()) == DELTA
+    assert "seems to lack other-1.jar; if" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["d\u00e9j\u00e0.jar".encode("latin-1"), None])
+def test_a_list_that_cannot_be_read_is_none(cache: Path, content: bytes | None) -> None:
+    listed = fill(cache, OF_DELTA, *DELTA) / "jars.txt"
+    if content is None:
+        listed.mkdir()
+    else:
+        listed.write_bytes(content)
+    assert names(delta_jars()) == DELTA
 
 
 def test_a_download_of_nothing_is_no_set(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +289,15 @@ def test_no_home_directory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(MissingError, match="set SURVEYOR_CACHE"):
         cache_folder()
+
+
+def test_a_cache_that_cannot_be_looked_into_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Path.is_dir raises there, and what is not seen is not there."""
+    cache.parent.joinpath("file").touch()
+    monkeypatch.setenv("SURVEYOR_CACHE", str(cache.parent / "file" / "cache"))
+
+    with pytest.raises(MissingError, match="cannot write"):
+        delta_jars()
 
 
 @pytest.mark.parametrize("in_package", [True, False])

@@ -32,6 +32,7 @@ from tests.jobs.adapters.request_server.clients import (
     sasl_handshake_request,
 )
 from tests.jobs.support.kafka.secured_kafka import write_properties
+from tests.jobs.support.outside.keystores import TYPES, Keystores
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 
 PASSWORD: Final = "hunter-2-hunter"  # noqa: S105 - not a real password
@@ -254,6 +255,15 @@ def test_clients_must_log_in_in_time(sasl: Served) -> None:
         assert client.is_closed
 
 
+def test_unknown_clients_make_way_for_others(sasl: Served, listener: Callable[[dict[str, str]], Listener]) -> None:
+    sasl.limits.max_unauthenticated_connections = 2
+    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "kafka"}
+    port = sasl.port
+    with connected_to(port) as first, connected_to(port):
+        assert served_to(sasl, listener({**client, "sasl.password": PASSWORD}))
+        assert first.is_closed
+
+
 def test_a_broker_by_its_certificate(
     configured: WithFile,
     listener: Callable[[dict[str, str]], Listener],
@@ -271,6 +281,18 @@ def test_a_broker_by_its_certificate(
         pytest.raises((AuthenticationFailedError, OSError, EOFError, ssl.SSLError)),
     ):
         served_to(broker, listener(own))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_broker_by_keystores(tmp_path: Path, certificates: Certificates, principal: str, kind: str) -> None:
+    """Both sides have stores as keytool makes them."""
+    stores, ssl_only = Keystores.of(certificates, tmp_path, kind), {"security.protocol": "SSL"}
+    server = {**ssl_only, "broker.principals": principal, **stores.properties(stores.server)}
+    config = ListenConfig.of(["127.0.0.1:0"], [], write_properties(tmp_path / "listen.properties", server))
+    client = write_properties(tmp_path / "client.properties", {**ssl_only, **stores.client_properties})
+
+    with serving(config) as broker:
+        assert served_to(broker, Listener.of(client, "L")) == {18, PRODUCER_IDS}
 
 
 @pytest.mark.parametrize(
@@ -372,6 +394,25 @@ def test_the_control_plane_may_have_another_protocol(configured: WithFile) -> No
     )
 
     assert [binding.security_protocol for binding in config.bindings] == ["SASL_SSL", "PLAINTEXT"]
+
+
+def test_a_handshake_that_does_not_end_is_cut_off(tls: Served) -> None:
+    tls.limits.handshake_seconds = 0.3
+    with connected_to(tls.port) as client:
+        assert client.is_closed
+
+
+def test_clients_in_a_handshake_make_way_for_others(
+    tls: Served,
+    listener: Callable[[dict[str, str]], Listener],
+    certificates: Certificates,
+) -> None:
+    tls.limits.max_unauthenticated_connections = 2
+    own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
+    port = tls.port
+    with connected_to(port) as first, connected_to(port):
+        assert served_to(tls, listener(own))
+        assert first.is_closed
 
 
 def test_a_large_request_over_tls(tls: Served, certificates: Certificates) -> None:

@@ -175,6 +175,12 @@ def test_batch_size_follows_response_size(bare_tree: KafkaTree) -> None:
     assert sizes(bare_tree.client, ["/large"] * (first + 40)) == [FIRST_BATCH_ZNODES, 17, 17, 6]
 
 
+def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_read, "TARGET_RESPONSE_BYTES", 1)
+
+    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH_ZNODES + 3)) == [FIRST_BATCH_ZNODES, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("chroot", "path", "fit"),
     [

@@ -113,6 +113,14 @@ def test_a_policy_that_only_brokers_can_ask(tree: KafkaTree, admin: AdminClient)
     assert "new" not in tree.client.get_children("/brokers/topics")
 
 
+def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) -> None:
+    handler = admin.apis
+    assert isinstance(handler, ControllerApis)
+    assert handler.relay_to(ServerListener("PLAINTEXT")) is not None
+    configure(admin, authorizer_class_name=AUTHORIZER)
+    assert handler.relay_to(ServerListener("PLAINTEXT")) is None
+
+
 def test_a_process_that_is_not_the_controller_closes_the_connection(capsys: pytest.CaptureFixture[str]) -> None:
     """As a client that knows the former controller finds it; this is no fault of the process, and not logged as one."""
     server = RequestServer(ListenConfig.of([f"{LOOPBACK}:0"], [], None), ControllerApis())
