@@ -1,7 +1,11 @@
-"""A KRaft cluster with an authorizer: what a client may not read is unknown, and nothing else is."""
+"""A KRaft cluster with an authorizer: what a client may not read is unknown, and nothing else is.
+
+Its clients log in by PLAIN; two of them by Kerberos and by OAUTHBEARER, and these carry out a plan.
+"""
 
 import shlex
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +20,22 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
 )
 from confluent_kafka.cimpl import NewTopic
 
+from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.kerberos import login
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.kraft import KRaftSource
+from jobs.core.properties import JAAS_CONFIG
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, view_now
 from jobs.snapshots.health import health_of
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.kraft_cluster import kafka_tool, words_of_zookeeper
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.secured_kafka import PASSWORD, write_properties
+from tests.jobs.support.kafka.token_kafka import JAAS as TOKEN_JAAS
+from tests.jobs.support.kafka.unsecured_tokens import unsecured_token
+from tests.jobs.support.kerberos.kdc import BROKER, GUEST, USER, Kdc
 
 USERS = ("blind", "partial", "reader", "granted")
 """Users without any permission, with DESCRIBE on the cluster and one topic, and with all that a snapshot reads. The
@@ -39,11 +49,17 @@ Guarded = dict[str, ClusterSource]
 
 @dataclass(frozen=True, slots=True)
 class GuardedCluster:
-    """The address for users, that for the administrator, and the client.properties of each user."""
+    """The address for users, that for the administrator, and the client.properties of each user.
+
+    `tickets` and `tokens` are the addresses for those who log in by Kerberos and by OAUTHBEARER.
+    """
 
     outside: str
     inside: str
     files: dict[str, Path]
+    tickets: str
+    tokens: str
+    kdc: Kdc
 
     def doctor(self, user: str, warehouse: Path) -> Ran:
         surveyor = Surveyor(self.outside, warehouse, "--bootstrap-server")
@@ -52,12 +68,19 @@ class GuardedCluster:
 
 def _overrides(cluster: GuardedCluster, controller: str) -> dict[str, str]:
     return {
-        "listeners": f"PLAINTEXT://{cluster.inside},CONTROLLER://{controller},SASL_PLAINTEXT://{cluster.outside}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "listeners": f"PLAINTEXT://{cluster.inside},CONTROLLER://{controller},SASL_PLAINTEXT://{cluster.outside},"
+        f"TICKETS://{cluster.tickets},TOKENS://{cluster.tokens}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+        "TICKETS:SASL_PLAINTEXT,TOKENS:SASL_PLAINTEXT",
         "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": _JAAS,
+        "listener.name.tickets.sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.tickets.gssapi.sasl.jaas.config": cluster.kdc.login_module(BROKER),
+        "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.tokens.oauthbearer.sasl.jaas.config": TOKEN_JAAS,
+        "sasl.kerberos.service.name": "kafka",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "super.users": f"User:ANONYMOUS;User:{USER}",
     }
 
 
@@ -66,16 +89,25 @@ def _allow(user: str, kind: ResourceType, name: str, operation: AclOperation) ->
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedCluster]:
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    with Kdc(tmp_path_factory.mktemp("kdc")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, kdc: Kdc) -> Iterator[GuardedCluster]:
     """A cluster with the topics `open`, which `partial` sees, and `hidden`."""
     cluster = EmbeddedKRaftCluster(1, heap="320m")
     node = cluster.nodes[1]
     folder = tmp_path_factory.mktemp("users")
     files = {user: write_properties(folder / user, _properties(user)) for user in USERS}
-    outside = f"{LOOPBACK}:{free_port()}"
-    described = GuardedCluster(outside, node.address, files)
+    outside, tickets, tokens = f"{LOOPBACK}:{free_port()}", f"localhost:{free_port()}", f"{LOOPBACK}:{free_port()}"
+    described = GuardedCluster(outside, node.address, files, tickets, tokens, kdc)
     node.overrides |= _overrides(described, f"{LOOPBACK}:{node.controller_port}")
-    with cluster:
+    with ExitStack() as running:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={kdc.krb5_conf()}")
+            running.enter_context(cluster)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         topics = [NewTopic(name, 2, 1, config={"retention.ms": "1000"}) for name in ("open", "hidden")]
         create_topics(admin, *topics)
@@ -239,3 +271,42 @@ def test_a_topic_that_is_hidden_later_keeps_its_last_rows(guarded: GuardedCluste
         *(("hidden", partition, 1, False) for partition in (0, 1)),
         *(("open", partition, 1, True) for partition in (0, 1)),
     ]
+
+
+def _login(cluster: GuardedCluster, folder: Path, mechanism: str, user: str) -> tuple[str, str, str]:
+    """The address for a mechanism, and the options with which `user` logs in there."""
+    lines = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+    if mechanism == "GSSAPI":
+        address = cluster.tickets
+        lines |= {"sasl.kerberos.service.name": "kafka", JAAS_CONFIG: cluster.kdc.login_module(user)}
+    else:
+        address, token = cluster.tokens, folder / f"token-{user}"
+        token.touch(0o600)
+        token.write_text(unsecured_token(user), encoding="utf-8")
+        lines |= {TOKEN_URL: token.as_uri()}
+    return address, "--command-config", str(write_properties(folder / f"{mechanism}-{user}", lines))
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER"])
+def test_a_plan_is_carried_out_by_tickets_and_by_tokens(
+    guarded: GuardedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: str
+) -> None:
+    """A user without permissions logs in and reads nothing; the super user's plan is carried out and verified."""
+    login._login.cache_clear()  # noqa: SLF001 - as in a new process
+    monkeypatch.setenv("KRB5_CONFIG", str(guarded.kdc.krb5_conf()))
+    monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere/tickets")
+    address, *guest = _login(guarded, tmp_path, mechanism, GUEST)
+    _, *user = _login(guarded, tmp_path, mechanism, USER)
+    surveyor = Surveyor(address, tmp_path / "warehouse", "--bootstrap-server")
+
+    findings = {row["check"]: row for row in surveyor("doctor", "--json", *guest).json["findings"]}
+    assert findings["permissions"]["found"].startswith("missing: DESCRIBE on the cluster (DescribeQuorum")
+    taken = surveyor.json("snapshot", *user)
+    assert (taken["partitions"], taken["quarantined"]) == (4, 0)
+    surveyor.json("plan", "config", "--topic", "open", "--set", "retention.ms=1001", "--name", "longer", *user)
+    committed = surveyor.json("commit", "longer", "--apply", "--yes", *user)
+    assert committed["status"] == "committed"
+    assert surveyor.json("verify", "longer", *user)["complete"] == 1
+    restored = surveyor.json("plan", "config", "--topic", "open", "--set", "retention.ms=1000", *user)
+    assert surveyor("commit", restored["plan_id"], "--apply", "--yes", *user).code == 0
