@@ -28,8 +28,8 @@ OF_OTHERS: Final = {
     ),  # spark-submit
     "--index-url",  # pip
     *("--conn-type", "--conn-host"),  # airflow connections add
-    *("--markdown", "--partitions", "--rounds", "--planned", "--notified", "--failover", "--driver-memory"),  # make bench
-    "--clusters",  # make bench
+    *("--markdown", "--partitions", "--rounds", "--planned", "--notified", "--failover"),  # make bench
+    *("--driver-memory", "--clusters"),  # make bench
     *("--only", "--year", "--ten-million", "--sizes"),  # make bench-large
     *("--help", "--help-all", "--version", "--show-completion", "--install-completion"),
 }
