@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.clusters.interface import ClusterSource
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sources.interface import ClusterSource
 from jobs.core.arrow_rows import Bools, Ints, StoredRows
 from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot

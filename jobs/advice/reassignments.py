@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from jobs.adapters.cluster_connections.interface import ClusterReader
+from jobs.adapters.clusters.interface import ClusterReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import commit_command
 from jobs.core.arrow_rows import values_of

@@ -21,12 +21,12 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
+from jobs.adapters.clusters.zookeeper import ZooKeeperSource
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.spark.engine import Engine, Place
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync

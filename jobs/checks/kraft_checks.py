@@ -12,10 +12,10 @@ from typing import Final
 from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.adapters.brokers.reported_configs import KRAFT_DEFAULTS, read_configs_and_failures
+from jobs.adapters.clusters.interface import ClusterSource, LiveReading
+from jobs.adapters.clusters.kraft import bootstrap_addresses
 from jobs.adapters.kraft.doctor_requests import SupportedVersions, probe_addresses, read_supported_versions
 from jobs.adapters.kraft.session import BrokerSession, Quorum, read_from_broker
-from jobs.adapters.sources.interface import ClusterSource, LiveReading
-from jobs.adapters.sources.kraft import bootstrap_addresses
 from jobs.checks.common_checks import (
     PROBE_TIMEOUT_SECONDS,
     CheckResult,

@@ -15,7 +15,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
+from jobs.adapters.clusters.interface import ClusterConnection, Lease
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, with_retries
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
 from jobs.adapters.zookeeper.plan_submission import path_of, read_resident_controller, submit, withdraw

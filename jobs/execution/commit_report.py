@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
-from jobs.adapters.cluster_connections.interface import ClusterConnection
+from jobs.adapters.clusters.interface import ClusterConnection
 from jobs.advice.plans import after_commit, after_dry_run, after_stale, list_all_command
 from jobs.console_output.plan_review import commit_warnings
 from jobs.console_output.plan_text import deletion_lines, deletion_warnings, due_lines, pending_summary

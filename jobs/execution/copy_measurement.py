@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
-from jobs.adapters.cluster_connections.interface import ClusterConnection
+from jobs.adapters.clusters.interface import ClusterConnection
 from jobs.console_output.copy_progress import CopyProgress, bytes_text, copy_figures
 from jobs.core.errors import SurveyorError
 from jobs.runtime.progress import progress

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
 
-from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader
+from jobs.adapters.clusters.interface import ClusterConnection, ClusterReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.change_preconditions import is_other_topic

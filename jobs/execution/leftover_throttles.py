@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, UNKNOWN_OUTCOME, Admin, describe_error
-from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
-from jobs.adapters.sources.interface import ClusterSource
+from jobs.adapters.clusters.interface import ClusterConnection, ClusterSource, Lease
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.audited_configs import override_text

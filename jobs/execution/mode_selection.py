@@ -1,7 +1,7 @@
 """Selects the mode of a commit, with the reason: admin if a live controller can carry out the plan, otherwise batch."""
 
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
-from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
+from jobs.adapters.clusters.interface import ClusterConnection, LiveCluster
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.execution.admin.connections import LoginFailedError, admin_of, login_failure_of

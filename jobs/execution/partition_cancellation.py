@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
-from jobs.adapters.cluster_connections.interface import ClusterReader
+from jobs.adapters.clusters.interface import ClusterReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.reassignments import owner_text
 from jobs.console_output.cancellation import partition_line, partitions_json

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
+from jobs.adapters.clusters.interface import ClusterConnection, LiveCluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.reassignments import warnings_of_others

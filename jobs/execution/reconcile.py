@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
-from jobs.adapters.sources.interface import ClusterSource
+from jobs.adapters.clusters.interface import ClusterSource
+from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import read_resident_controller

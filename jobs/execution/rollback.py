@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.cluster_connections.interface import ClusterReader, LiveCluster
+from jobs.adapters.clusters.interface import ClusterReader, LiveCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings

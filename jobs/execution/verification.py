@@ -9,7 +9,7 @@ cluster's metadata.
 from dataclasses import replace
 from typing import Final
 
-from jobs.adapters.cluster_connections.interface import ClusterConnection
+from jobs.adapters.clusters.interface import ClusterConnection
 from jobs.advice.outage import outage_after
 from jobs.console_output.copy_progress import copy_figures
 from jobs.console_output.verification import Verification

@@ -19,7 +19,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.sources.interface import ClusterSource
+from jobs.adapters.clusters.interface import ClusterSource
 from jobs.adapters.spark.session import cached_with_counts
 from jobs.core.errors import UsageError
 from jobs.planning.plan_draft import PlanDraft, make_plan

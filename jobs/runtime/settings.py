@@ -48,9 +48,8 @@ from jobs.runtime.zookeeper_commands import INSTEAD
 
 if TYPE_CHECKING:
     from jobs.adapters.brokers.listeners import Listener
-    from jobs.adapters.cluster_connections.interface import ClusterConnection
+    from jobs.adapters.clusters.interface import ClusterConnection, ClusterSource
     from jobs.adapters.delta.warehouse import Warehouse
-    from jobs.adapters.sources.interface import ClusterSource
 
 CONTROLLER_ID: Final = 2147483647
 """The broker id that Surveyor uses as controller: the largest id, which no broker gets by accident."""
@@ -184,11 +183,11 @@ class Settings:
         to the cluster reads by `ClusterConnection.source` instead.
         """
         if self.conf.bootstrap_servers is not None:
-            from jobs.adapters.sources.kraft import KRaftSource  # noqa: PLC0415 - kafka-python and Arrow
+            from jobs.adapters.clusters.kraft import KRaftSource  # noqa: PLC0415 - kafka-python and Arrow
 
             yield KRaftSource(self.conf.bootstrap_servers, self.conf.command_config)
             return
-        from jobs.adapters.sources.zookeeper import ZooKeeperSource  # noqa: PLC0415 - kazoo and Arrow
+        from jobs.adapters.clusters.zookeeper import ZooKeeperSource  # noqa: PLC0415 - kazoo and Arrow
         from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT, ZooKeeperSession  # noqa: PLC0415 - kazoo
 
         timeout = SESSION_TIMEOUT if timeout_seconds is None else timeout_seconds
@@ -199,10 +198,10 @@ class Settings:
     def connection(self) -> "ClusterConnection":
         """The cluster that plans are carried out in; raise UsageError if no address is given."""
         if self.conf.bootstrap_servers is not None:
-            from jobs.adapters.cluster_connections.kraft import KRaftConnection  # noqa: PLC0415 - kafka-python and Arrow
+            from jobs.adapters.clusters.kraft import KRaftConnection  # noqa: PLC0415 - kafka-python and Arrow
 
             return KRaftConnection(self.conf.bootstrap_servers, self.warehouse, self.conf.command_config)
-        from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection  # noqa: PLC0415 - kazoo and Arrow
+        from jobs.adapters.clusters.zookeeper import ZooKeeperConnection  # noqa: PLC0415 - kazoo and Arrow
 
         return ZooKeeperConnection(self.zookeeper_endpoint)
 

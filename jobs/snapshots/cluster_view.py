@@ -11,10 +11,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.clusters.interface import ClusterSource, LiveReading, TopicOverrides
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicOverrides
 from jobs.adapters.zookeeper.cluster import REASSIGN, ignored_by_kafka
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of

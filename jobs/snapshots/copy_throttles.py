@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.cluster_connections.interface import ClusterReader
+from jobs.adapters.clusters.interface import ClusterReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows, values_of
 from jobs.core.units import format_bytes, format_duration

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs
+from jobs.adapters.clusters.interface import ClusterMetadata, ClusterSource, ConfigDefaults
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource, ConfigDefaults
 from jobs.adapters.spark.session import task_progress
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.runtime.console import log

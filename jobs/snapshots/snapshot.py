@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
+from jobs.adapters.clusters.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.delta.locks import VACUUM, holder, locked
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_lease import SNAPSHOT, SnapshotLease, leased_snapshot
-from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
 from jobs.core.migration_signs import migration_notice

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from jobs.adapters.clusters.interface import ClusterSource, Rows
+from jobs.adapters.clusters.kraft import KRaftSource
+from jobs.adapters.clusters.zookeeper import ZooKeeperSource
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.sources.interface import ClusterSource, Rows
-from jobs.adapters.sources.kraft import KRaftSource
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.spark.session import default_parallelism
 from jobs.adapters.zookeeper.multi_read import gc_paused
 from jobs.adapters.zookeeper.source import READ, read_in_process, read_on_executors

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
-from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
+from jobs.adapters.clusters.interface import ClusterConnection, ClusterReader, Lease
 from jobs.advice.reassignments import owners_of, warnings_of_others
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal

@@ -24,7 +24,7 @@ from jobs.adapters.brokers.admin_client import (
     describe_error,
 )
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
+from jobs.adapters.clusters.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.console_output.plan_text import warnings
 from jobs.core.errors import RefusedError, SurveyorError

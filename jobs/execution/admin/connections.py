@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.brokers.connection import connection_refusal
 from jobs.adapters.brokers.listeners import Listener
-from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease, LiveCluster
+from jobs.adapters.clusters.interface import ClusterConnection, Lease, LiveCluster
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.core.option_places import COMMAND_CONFIG, WAREHOUSE, option_name, value_at
 from jobs.core.signals import raise_on_signal

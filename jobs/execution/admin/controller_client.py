@@ -24,7 +24,7 @@ from jobs.adapters.brokers.admin_client import (
     error_name,
 )
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
+from jobs.adapters.clusters.interface import ClusterConnection, Lease
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.running_waves import read_and_check, read_statuses

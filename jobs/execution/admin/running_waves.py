@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jobs.adapters.cluster_connections.interface import ClusterReader, Lease
+from jobs.adapters.clusters.interface import ClusterReader, Lease
 from jobs.adapters.zookeeper.connection import poll_until, with_retries
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from jobs.adapters.cluster_connections.interface import ClusterReader, CurrentOverrides
+from jobs.adapters.clusters.interface import ClusterReader, CurrentOverrides
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin

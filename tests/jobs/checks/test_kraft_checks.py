@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from jobs.adapters.brokers.permission_refusal import refusal
+from jobs.adapters.clusters.interface import ClusterMetadata, LiveReading
 from jobs.adapters.kraft.session import Quorum
-from jobs.adapters.sources.interface import ClusterMetadata, LiveReading
 from jobs.checks.common_checks import CheckStatus, remedies
 from jobs.checks.kraft_checks import permission_results, quorum_result, reachability_result
 from jobs.runtime.settings import ClusterConf, Settings

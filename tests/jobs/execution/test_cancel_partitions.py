@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper import connection
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.console_output.view_tables import NO_SNAPSHOT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
+from jobs.adapters.clusters.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import RefusedError, SurveyorError

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import asdict, replace
 
-from jobs.adapters.cluster_connections.interface import ClusterConnection
+from jobs.adapters.clusters.interface import ClusterConnection
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.core.errors import FencedError
 from jobs.execution.batch.topic_operations import write_tasks

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.execution.admin.admin_commit import commit_admin

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.sources.interface import ClusterSource
-from jobs.adapters.sources.kraft import KRaftSource
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
+from jobs.adapters.clusters.interface import ClusterSource
+from jobs.adapters.clusters.kraft import KRaftSource
+from jobs.adapters.clusters.zookeeper import ZooKeeperSource
 from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.core.option_places import option_places
 from jobs.runtime.console import CommandResult

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
+from jobs.adapters.clusters.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UsageError

@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable
 from msgspec.structs import replace
 
+from jobs.adapters.clusters.interface import ClusterSource
+from jobs.adapters.clusters.zookeeper import ZooKeeperSource
 from jobs.adapters.embedded.processes import free_port
-from jobs.adapters.sources.interface import ClusterSource
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import ExitCode
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each

@@ -12,8 +12,8 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from jobs import plan, show
+from jobs.adapters.clusters.kraft import KRaftSource
 from jobs.adapters.embedded.kraft import CLUSTER_ID, EmbeddedKRaftCluster
-from jobs.adapters.sources.kraft import KRaftSource
 from jobs.cli import COMMANDS, app
 from jobs.core.errors import UnreadableError
 from jobs.runtime.zookeeper_commands import INSTEAD

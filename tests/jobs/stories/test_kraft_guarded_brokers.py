@@ -21,11 +21,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
+from jobs.adapters.clusters.interface import ClusterSource
+from jobs.adapters.clusters.kraft import KRaftSource
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.kerberos import login
-from jobs.adapters.sources.interface import ClusterSource
-from jobs.adapters.sources.kraft import KRaftSource
 from jobs.core.properties import JAAS_CONFIG
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, view_now
 from jobs.snapshots.health import health_of

@@ -19,11 +19,10 @@ import pytest
 
 from jobs.adapters.brokers.admin_client import Admin, connected_admin
 from jobs.adapters.brokers.broker_client import connected_broker
-from jobs.adapters.cluster_connections.kraft import KRaftConnection
+from jobs.adapters.clusters.kraft import KRaftConnection, KRaftSource
 from jobs.adapters.delta.warehouse_lease import WarehouseLease
 from jobs.adapters.kraft.session import open_session
 from jobs.adapters.kraft.topics import read_named_partitions
-from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
 from jobs.repositories.actor import this_process
 from schemas.rows import Key

@@ -23,10 +23,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
 )
 
 from jobs.adapters.brokers.admin_client import connected_admin
+from jobs.adapters.clusters.kraft import KRaftSource
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.java.jars import NEWER_KAFKA
-from jobs.adapters.sources.kraft import KRaftSource
 from jobs.core.errors import SurveyorError
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.planned_kafka import election

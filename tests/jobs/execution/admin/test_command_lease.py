@@ -9,8 +9,8 @@ import pytest
 from kazoo.security import READ_ACL_UNSAFE
 from msgspec.structs import replace
 
-from jobs.adapters.cluster_connections.interface import Lease
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.interface import Lease
+from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.connection import sync, with_retries
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease, current_holder
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError

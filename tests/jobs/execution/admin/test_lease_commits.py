@@ -10,7 +10,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection, ZooKeeperReader
+from jobs.adapters.clusters.zookeeper import ZooKeeperConnection, ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.execution.admin.throttles import set_throttle, throttle_rows

@@ -8,7 +8,7 @@ from kafka.errors import IncompatibleBrokerVersion
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.plan_submission import RESIDENT, announce_resident, read_resident_controller
 from jobs.core.errors import RefusedError

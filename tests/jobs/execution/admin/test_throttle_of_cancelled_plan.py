@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
+from jobs.adapters.clusters.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from schemas.enums import PlanKind

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
+from jobs.adapters.clusters.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import LeaseLostError, UsageError
 from jobs.execution.admin.reassignment_options import (

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
+from jobs.adapters.clusters.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
 from jobs.adapters.zookeeper.plan_submission import announce_resident

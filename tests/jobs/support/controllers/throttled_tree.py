@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from jobs.adapters.cluster_connections.interface import Lease
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.interface import Lease
+from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
 from jobs.execution.admin.connections import lease_for
 from jobs.runtime.settings import Settings
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS

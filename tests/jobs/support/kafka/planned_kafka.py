@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin_client import connected_admin
-from jobs.adapters.cluster_connections.kraft import KRaftConnection
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.kraft import KRaftConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import Server

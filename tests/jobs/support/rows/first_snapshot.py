@@ -12,8 +12,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.sources.interface import ReadingEnd
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
+from jobs.adapters.clusters.interface import ReadingEnd
+from jobs.adapters.clusters.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.source import read_in_process
 from jobs.core.arrow_rows import as_rows

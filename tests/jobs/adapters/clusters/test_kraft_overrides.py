@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.adapters.cluster_connections import kraft
-from jobs.adapters.cluster_connections.kraft import KRaftReader
+from jobs.adapters.clusters import kraft
+from jobs.adapters.clusters.kraft import KRaftReader
 from jobs.adapters.kraft import fresh_reads, precondition_reader
 from jobs.adapters.kraft.session import StaleMetadataError
 from jobs.core.errors import UnreadableError

@@ -1,1 +1,0 @@
-"""Connections to clusters that plans change, with ZooKeeper or with KRaft, behind one interface."""

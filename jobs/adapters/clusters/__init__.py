@@ -1,0 +1,1 @@
+"""Clusters with ZooKeeper and KRaft clusters, behind one interface."""

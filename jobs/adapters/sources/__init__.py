@@ -1,1 +1,0 @@
-"""Sources of a cluster's metadata: ZooKeeper, and the Admin API of a KRaft cluster, behind one interface."""
