@@ -86,11 +86,10 @@ def cancel(
 def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: bool) -> CommandResult:
     from jobs.execution.leftover_throttles import find_leftover_throttles, remove_leftover_throttles
 
-    with settings.connection as cluster:
-        throttles = find_leftover_throttles(settings, cluster.source)
+    with settings.connect() as cluster:
+        throttles = find_leftover_throttles(settings, cluster)
         if not apply or not throttles.configs:
-            with cluster.reading() as reader:
-                return throttles.command_result(settings, reader.read_lease_holder())
+            return throttles.command_result(settings, cluster.read_lease_holder())
         if approve is not None and not approve(throttles.review):
             raise SurveyorError("not cancelled: the question was not answered with yes")
         return remove_leftover_throttles(settings, cluster)

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from msgspec import Struct
 
 from schemas.replica_assignment import ReplicaAssignment, difference
-from schemas.rows import Broker, Key
+from schemas.rows import Broker, Key, QuarantinedZnode
 from schemas.znode_codecs import Assignment, MalformedZnodeError, State, TopicPartition
 
 T = TypeVar("T")
@@ -54,6 +54,10 @@ class CurrentCluster(Protocol):
     @property
     def deleting(self) -> Collection[str]:
         """Topics queued for deletion."""
+
+    @property
+    def quarantine(self) -> Sequence[QuarantinedZnode]:
+        """Metadata of the cluster as a whole that could not be decoded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.clusters.interface import ClusterSource
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import Bools, Ints, StoredRows
 from jobs.repositories.broker_responses import failed_replicas
@@ -123,11 +123,11 @@ def outage_now(view: ClusterView, warehouse: Warehouse | None, snapshot: Snapsho
     return _outage(view, unclean_only_mask(view), warehouse, snapshot)
 
 
-def outage_after(source: ClusterSource, warehouse: Warehouse, plan: PlanRecord) -> Outage | None:
+def outage_after(cluster: Cluster, warehouse: Warehouse, plan: PlanRecord) -> Outage | None:
     """Return the outage that is left after the commit of a plan to elect leaders."""
     if not elects_leaders(plan):
         return None
-    return outage_now(view_now(source), warehouse, last_snapshot(warehouse))
+    return outage_now(view_now(cluster), warehouse, last_snapshot(warehouse))
 
 
 def outage_left_by(warehouse: Warehouse, plan: PlanRecord) -> Outage | None:

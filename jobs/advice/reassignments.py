@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from jobs.adapters.clusters.interface import ClusterReader
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import commit_command
 from jobs.core.arrow_rows import values_of
@@ -35,12 +35,12 @@ _MAX_PARTITIONS_PER_COMMAND: Final = 100
 
 
 def warnings_of_others(
-    settings: Settings, reader: ClusterReader, plan: Plan, pending: Sequence[Change], reassignments: Reassignments
+    settings: Settings, cluster: Cluster, plan: Plan, pending: Sequence[Change], reassignments: Reassignments
 ) -> list[str]:
     """Warn of other reassignments; raise RefusedError if one is in the way of the plan's pending changes."""
     others = others_than(plan, pending, reassignments)
     if others.in_the_way:
-        raise RefusedError(_refusal(settings, reader, plan, others.in_the_way))
+        raise RefusedError(_refusal(settings, cluster, plan, others.in_the_way))
     running = abbreviate([other.describe for other in others.running])
     owners = "".join(f"; {owner_text(owner)}" for owner in owners_of(settings.warehouse, others.running))
     return [
@@ -131,11 +131,11 @@ def _cancel_command(reassignments: Sequence[BlockedReassignment]) -> str:
     )
 
 
-def _refusal(settings: Settings, reader: ClusterReader, plan: Plan, in_the_way: Sequence[BlockedReassignment]) -> str:
+def _refusal(settings: Settings, cluster: Cluster, plan: Plan, in_the_way: Sequence[BlockedReassignment]) -> str:
     owners = owners_of(settings.warehouse, in_the_way)
     owned = {key for owner in owners for key in owner.keys}
     unowned = [other for other in in_the_way if (other.topic, other.partition) not in owned]
-    advice = [_wait_for(settings, reader, owner) for owner in owners]
+    advice = [_wait_for(settings, cluster, owner) for owner in owners]
     if unowned:
         advice.append(
             f"No plan in {settings.warehouse_uri} moves {abbreviate([other.name for other in unowned])}, so another "
@@ -149,9 +149,9 @@ def _refusal(settings: Settings, reader: ClusterReader, plan: Plan, in_the_way: 
     )
 
 
-def _wait_for(settings: Settings, reader: ClusterReader, owner: MovingPlan) -> str:
+def _wait_for(settings: Settings, cluster: Cluster, owner: MovingPlan) -> str:
     """Say which commit moves partitions, how far it is, and how to wait for it."""
-    holder = reader.read_lease_holder()
+    holder = cluster.read_lease_holder()
     is_committing = holder is not None and holder.plan == owner.row.plan_id
     begun = f"{holder}" if is_committing else f"committed by {owner.begun}, and that command has ended"
     verify = f"`{command_line(settings, 'verify', owner.row.command_name)}` shows that"
@@ -159,16 +159,16 @@ def _wait_for(settings: Settings, reader: ClusterReader, owner: MovingPlan) -> s
         wait = command_line(settings, "commit", owner.row.command_name, "--apply", "--wait")
         verify = f"{verify}, and `{wait}` waits for it"
     ask = "" if owner.author == this_actor().user else f", or ask {owner.author}"
-    progress = _progress(settings.warehouse, reader, owner)
+    progress = _progress(settings.warehouse, cluster, owner)
     return (
         f"Plan {owner.row.title} moves {abbreviate(owner.partitions)} ({begun}; {progress}). "
         f"Wait until it is complete ({verify}){ask}"
     )
 
 
-def _progress(warehouse: Warehouse, reader: ClusterReader, owner: MovingPlan) -> str:
+def _progress(warehouse: Warehouse, cluster: Cluster, owner: MovingPlan) -> str:
     moves = reassignments_of(read_plan(warehouse, owner.row.plan_id))
     last: dict[Key, Change] = {move.key: move for move in moves}  # wave by wave
-    statuses = reassignment_statuses([*last.values()], moves, reader.read_current(moves))
+    statuses = reassignment_statuses([*last.values()], moves, cluster.read_current(moves))
     complete = sum(status is ReassignmentStatus.COMPLETE for _, status, _ in statuses)
     return f"{complete} of {pluralise(len(last), 'partition')} complete"

@@ -1,4 +1,4 @@
-"""The status of a cluster and what is due on it, read from its source or from a snapshot.
+"""The status of a cluster and what is due on it, read from the cluster or from a snapshot.
 
 Concurrently, the age of the last snapshot, open plans and the brokers' min.insync.replicas are read from the warehouse.
 """
@@ -131,8 +131,8 @@ def _may_be_leased(recent: WarehouseStatus) -> bool:
 def _lease_holder(settings: Settings) -> LeaseHolder | None:
     """Return the holder of the cluster's lease, None if there is none or it cannot be read."""
     try:
-        with settings.connection as cluster, cluster.reading() as reader:
-            return reader.read_lease_holder()
+        with settings.connect() as cluster:
+            return cluster.read_lease_holder()
     except (SurveyorError, OSError):
         return None
 
@@ -214,8 +214,8 @@ def read_status(
         reading = pool.submit(warehouse_status_if_readable, settings.warehouse)
         if snapshot_id is None:
             snapshot = None
-            with settings.open_source(LIVE_TIMEOUT_SECONDS) as cluster_source:
-                view, source = view_now(cluster_source), str(cluster_source)
+            with settings.connect(LIVE_TIMEOUT_SECONDS) as cluster:
+                view, source = view_now(cluster), str(cluster)
         else:
             snapshot = find_snapshot(settings.warehouse, snapshot_id)
             view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"

@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
-from jobs.adapters.clusters.zookeeper import ZooKeeperSource
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
@@ -29,7 +29,7 @@ from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
 from jobs.adapters.spark.engine import Engine, Place
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync
+from jobs.adapters.zookeeper.connection import read, sync
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.lease_znode import lease_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
@@ -192,7 +192,7 @@ def _credentials(settings: Settings) -> Checks:
 
 def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
     endpoint = settings.zookeeper_endpoint
-    with ZooKeeperSession(endpoint, PROBE_TIMEOUT_SECONDS) as session, session.connected() as client:
+    with ZooKeeperCluster(endpoint, PROBE_TIMEOUT_SECONDS) as cluster, cluster.connected() as client:
         started = time.monotonic()
         sync(client)
         took = time.monotonic() - started
@@ -206,7 +206,7 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
         state = read_cluster(client)
         yield from run_guarded("history", partial(history_results, settings, state.cluster_id))
         recorded = _recorded_epoch(settings.warehouse, state)
-        yield from _znodes(settings, ZooKeeperSource(session), state, recorded)
+        yield from _znodes(settings, cluster, state, recorded)
         yield from run_guarded("controller epoch", partial(_epoch, settings, client, state, recorded))
         yield _permissions(client, endpoint)
         yield from _lease(settings, client)
@@ -218,11 +218,11 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
         yield from run_guarded("command config", partial(_brokers, settings, state, overrides))
 
 
-def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, recorded_epoch: int) -> Checks:
+def _znodes(settings: Settings, cluster: ZooKeeperCluster, state: ClusterState, recorded_epoch: int) -> Checks:
     if state.migration:
         advice_on_migration = DURING_MIGRATION if is_started(state.migration) else migration_refusal(state.migration)
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
-    view = view_now(source)
+    view = view_now(cluster)
     health = health_of(view, default_min_isr=DEFAULT_MIN_ISR, threshold=1)
     blocking, latest = health.blocking, max(health.latest_epoch, recorded_epoch)
     paths = list(dict.fromkeys(row.path for row in (*blocking, *state.quarantine)))

@@ -12,7 +12,7 @@ from typing import Final
 from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.adapters.brokers.reported_configs import KRAFT_DEFAULTS, read_configs_and_failures
-from jobs.adapters.clusters.interface import ClusterSource, LiveReading
+from jobs.adapters.clusters.interface import Cluster, LiveReading
 from jobs.adapters.clusters.kraft import bootstrap_addresses
 from jobs.adapters.kraft.doctor_requests import SupportedVersions, probe_addresses, read_supported_versions
 from jobs.adapters.kraft.session import BrokerSession, Quorum, read_from_broker
@@ -138,8 +138,8 @@ def _lag(voter: Voter) -> str:
 
 
 def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
-    with settings.open_source() as source:
-        reading = source.read_live(None, PARTITION)
+    with settings.connect() as cluster:
+        reading = cluster.read_live(None, PARTITION)
         metadata = reading.metadata
         yield from run_guarded("history", partial(history_results, settings, metadata.cluster_id))
         yield _registered(settings, metadata.brokers)
@@ -154,7 +154,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
                 f"{remedies(reading.unread_broker_configs.values())}"
             )
             yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(warnings), advice)
-        yield _settings(settings, source)
+        yield _settings(settings, cluster)
 
 
 def _registered(settings: Settings, brokers: Sequence[Broker]) -> CheckResult:
@@ -216,8 +216,8 @@ def permission_results(settings: Settings, reading: LiveReading) -> Checks:
         yield CheckResult("reading", CheckStatus.WARNING, found, quarantine_advice(settings))
 
 
-def _settings(settings: Settings, source: ClusterSource) -> CheckResult:
-    brokers, known = source.read_broker_settings()
+def _settings(settings: Settings, cluster: Cluster) -> CheckResult:
+    brokers, known = cluster.read_broker_settings()
     alive = [row for row in brokers if row.is_live]
     configs, why_not = read_configs_and_failures(
         alive, settings.conf.command_config, known.overrides, PROBE_TIMEOUT_SECONDS, defaults=known.defaults

@@ -211,22 +211,22 @@ def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluste
     Nothing does if the snapshots there are of another cluster.
     """
     last = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
-    with settings.open_source(LIVE_TIMEOUT_SECONDS) as source:
-        view = view_now(source, topic=topic, columns=SOURCE_COLUMNS)
+    with settings.connect(LIVE_TIMEOUT_SECONDS) as cluster:
+        view = view_now(cluster, topic=topic, columns=SOURCE_COLUMNS)
     if message := other_cluster(settings.warehouse, view.cluster_id, settings.address):
         warn(message)
         last = None
     view = with_last_known_replicas(view, settings.warehouse, last)
-    cluster = _Cluster(
+    shown = _Cluster(
         partitions=with_derived_columns(view, default_min_isr_of(settings.warehouse, last)),
         registered=view.brokers,
         controller_id=view.controller_id,
         last_seen={row.broker_id: row for row in last_seen_after(settings.warehouse, last, view.brokers)},
         about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
-        where=str(source),
-        medium=source.medium,
+        where=str(cluster),
+        medium=cluster.medium,
     )
-    return cluster, view
+    return shown, view
 
 
 def _refers_to(partitions: pa.Table, broker: int) -> bool:

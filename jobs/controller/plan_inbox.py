@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.plan_submission import (
@@ -252,7 +252,7 @@ class PlanInbox:
         limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)
         author = Actor(f"{plan_request.holder.user}@{plan_request.holder.host}", plan_request.run)
         # not by the session of the term: an error while a plan is checked must not end the controllership
-        with ZooKeeperConnection(self.settings.zookeeper_endpoint) as cluster:
+        with ZooKeeperCluster(self.settings.zookeeper_endpoint) as cluster:
             commit_log = apply_plan(
                 self.settings,
                 cluster,

@@ -91,7 +91,7 @@ class PlanScenario(DemoScenario):
     def states(self) -> list[tuple[Partition, Leadership]]:
         """Return the partitions of the newest snapshot with their current states."""
         rows = self.partitions()
-        with self.settings.connection as cluster, cluster.reading() as reader:
-            reader.sync()
-            current = reader.read_partitions([row.key for row in rows])
+        with self.settings.connect() as cluster:
+            cluster.sync()
+            current = cluster.read_partitions([row.key for row in rows])
         return [(row, current[row.key].content.get()) for row in rows]

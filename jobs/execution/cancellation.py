@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from jobs.adapters.clusters.interface import ClusterConnection, ClusterReader, Lease
+from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import after_cancellation, remove_throttle
 from jobs.console_output.cancellation import cancellation_json, cancellation_lines, counts_in_words
@@ -58,7 +58,7 @@ from schemas.text import LINES_SHOWN
 
 
 def read_cancellation(
-    reader: ClusterReader, settings: Settings, plan: Plan, *, fewer_copies: bool = False
+    cluster: Cluster, settings: Settings, plan: Plan, *, fewer_copies: bool = False
 ) -> CancellationPlan:
     """Read the cluster, and return the status of everything in a plan.
 
@@ -67,12 +67,12 @@ def read_cancellation(
     """
     refuse_cancellation(plan)
     refuse_edited(plan)
-    state = reader.read_cluster()
+    state = cluster.read_cluster()
     refuse_migration(state.migration)
     refuse_other_cluster(plan, state, settings.address, settings.address_option)
-    current = reader.read_current(plan.changes)
+    current = cluster.read_current(plan.changes)
     has_others = plan.tasks or any(change.action != Action.REASSIGN for change in plan.changes)
-    operations = reader.read_operations(plan.operations) if has_others else None
+    operations = cluster.read_operations(plan.operations) if has_others else None
     cancellation = plan_cancellation(plan, state, current, operations, fewer_copies=fewer_copies)
     return _without_foreign_orders(settings.warehouse, plan, cancellation)
 
@@ -93,7 +93,7 @@ def _without_foreign_orders(warehouse: Warehouse, plan: Plan, cancellation: Canc
 
 def cancel_running(
     settings: Settings,
-    cluster: ClusterConnection,
+    cluster: Cluster,
     plan: Plan,
     *,
     skip_unsafe: bool,
@@ -104,32 +104,30 @@ def cancel_running(
     if plan.row.status != PlanStatus.CANCELLED:
         apply_transition(settings.warehouse, plan.plan_id, Transition.CANCEL)
         commit_log.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
-    with cluster.reading() as reader:
-        run = _PlanCancellation(
-            cluster=cluster,
-            reader=reader,
-            fewer_copies=fewer_copies,
-            skip_unsafe=skip_unsafe,
-            subject=f"plan {plan.title} is not",
-            settings=settings,
-            plan=plan,
-            commit_log=commit_log,
-        )
-        cancellation = read_cancellation(reader, settings, plan)
-        if (
-            _was_requested(settings.warehouse, plan)
-            or _is_being_committed(reader, plan)
-            or cancellation.of(ReassignmentStatus.IN_PROGRESS)
-            or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
-        ):
-            with lease_for(settings, cluster, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
-                run.carry_out(lease)
+    run = _PlanCancellation(
+        cluster=cluster,
+        fewer_copies=fewer_copies,
+        skip_unsafe=skip_unsafe,
+        subject=f"plan {plan.title} is not",
+        settings=settings,
+        plan=plan,
+        commit_log=commit_log,
+    )
+    cancellation = read_cancellation(cluster, settings, plan)
+    if (
+        _was_requested(settings.warehouse, plan)
+        or _is_being_committed(cluster, plan)
+        or cancellation.of(ReassignmentStatus.IN_PROGRESS)
+        or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
+    ):
+        with lease_for(settings, cluster, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
+            run.carry_out(lease)
     return run.outcomes
 
 
-def _is_being_committed(reader: ClusterReader, plan: Plan) -> bool:
+def _is_being_committed(cluster: Cluster, plan: Plan) -> bool:
     """Return whether a commit of this plan is running; it may be about to send requests."""
-    holder = reader.read_lease_holder()
+    holder = cluster.read_lease_holder()
     return holder is not None and holder.plan == plan.plan_id
 
 
@@ -168,15 +166,19 @@ class _PlanCancellation(Cancellation):
         A commit that has released the lease has sent all its requests. In-sync replicas are checked once the Admin API
         answers, and again once the intents are stored, just before the cancellation is requested.
         """
-        settings, reader, plan = self.settings, self.reader, self.plan
+        settings, cluster, plan = self.settings, self.cluster, self.plan
         with ExitStack() as stack:
-            is_resident = reader.read_resident_controller() is not None
+            is_resident = cluster.read_resident_controller() is not None
             throttled = bool(throttle_rows(settings.warehouse, plan.plan_id))
             needs_admin = throttled or not is_resident
-            admin = stack.enter_context(admin_of(settings, reader.read_cluster())) if needs_admin else None
-            cancellation = read_cancellation(reader, settings, plan, fewer_copies=self.fewer_copies)
+            admin = stack.enter_context(admin_of(settings, cluster.read_cluster())) if needs_admin else None
+            cancellation = read_cancellation(cluster, settings, plan, fewer_copies=self.fewer_copies)
             refuse_unsafe(self.subject, cancellation.partitions, skip_unsafe=self.skip_unsafe)
-            controller = ZkReassignmentOverride(reader.zookeeper_client) if is_resident or admin is None else admin
+            controller = (
+                ZkReassignmentOverride(stack.enter_context(cluster.required_fence.connected()))
+                if is_resident or admin is None
+                else admin
+            )
             steps = [*cancellation.safe, *cancellation.of(ReassignmentStatus.OUT_OF_ORDER)]
             self._steps.update({step.key: step for step in changes_among([row.change for row in steps])})
             self.request(Step.CANCEL, cancellation.safe, controller, lease)
@@ -185,7 +187,7 @@ class _PlanCancellation(Cancellation):
             self._record_interrupted()
             if admin is not None and throttled:
                 throttler = LeaseGuardedAdmin(admin, lease)
-                end_throttle(settings, reader, plan, throttler, self.commit_log.attempt)
+                end_throttle(settings, cluster, plan, throttler, self.commit_log.attempt)
 
     def _record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
@@ -199,9 +201,9 @@ class _PlanCancellation(Cancellation):
         interrupted = sorted({step for step, _ in steps} - ended)
         moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
         changes = [moves[wave, (topic, partition)] for wave, topic, partition, _ in interrupted]
-        self.reader.sync()
-        partitions = self.reader.read_partitions({change.key for change in changes})
-        statuses = partitions_of(self.reader.read_cluster(), [[change] for change in changes], partitions)
+        self.cluster.sync()
+        partitions = self.cluster.read_partitions({change.key for change in changes})
+        statuses = partitions_of(self.cluster.read_cluster(), [[change] for change in changes], partitions)
         outcomes = []
         for (*_, action), row in zip(interrupted, statuses, strict=True):
             reason = ended_reason(row, self.undo_command)
@@ -222,10 +224,9 @@ def cancel_plan(
 ) -> CommandResult:
     """Cancel a plan, or show what that would do."""
     stored_plan = read_plan(settings.warehouse, plan)
-    with settings.connection as cluster:
-        with cluster.reading() as reader:
-            cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
-            warned = below_min_isr_warnings(settings, reader, cancellation.safe)
+    with settings.connect() as cluster:
+        cancellation = read_cancellation(cluster, settings, stored_plan, fewer_copies=fewer_copies)
+        warned = below_min_isr_warnings(settings, cluster, cancellation.safe)
         lines, steps = [*cancellation_lines(stored_plan, cancellation)], _steps(settings, stored_plan, cancellation)
         shown = cancellation_json(stored_plan, cancellation)
         try:
@@ -244,8 +245,7 @@ def cancel_plan(
         outcomes = cancel_running(settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
         was_planned = stored_plan.row.status == PlanStatus.PLANNED
         stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
-        with cluster.reading() as reader:
-            cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
+        cancellation = read_cancellation(cluster, settings, stored_plan, fewer_copies=fewer_copies)
         return _report(settings, stored_plan, cancellation, outcomes, is_discarded=was_planned and not outcomes)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.clusters.interface import ClusterConnection, Lease
+from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, with_retries
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
 from jobs.adapters.zookeeper.plan_submission import path_of, read_resident_controller, submit, withdraw
@@ -61,7 +61,7 @@ _POLL_SECONDS: Final = 0.2
 
 def apply_plan(
     settings: Settings,
-    cluster: ClusterConnection,
+    cluster: Cluster,
     plan: Plan,
     preflight: Preflight,
     max_hold: float,
@@ -84,7 +84,7 @@ def apply_plan(
 
 def _apply(
     settings: Settings,
-    cluster: ClusterConnection,
+    cluster: Cluster,
     plan: Plan,
     preflight: Preflight,
     *,
@@ -131,20 +131,19 @@ def _apply(
     return commit_log
 
 
-def _blocked(cluster: ClusterConnection, plan: Plan) -> str:
+def _blocked(cluster: Cluster, plan: Plan) -> str:
     """Return what the requested moves wait for; an error here must not hide that they were requested."""
     if not reassignments_of(plan):
         return ""
     try:
-        with cluster.reading() as reader:
-            return read_blocked(reader, plan)
+        return read_blocked(cluster, plan)
     except SurveyorError as error:
         return f"whether moves wait for a broker is unknown: {error}"
 
 
 def _write_pending(
     settings: Settings,
-    cluster: ClusterConnection,
+    cluster: Cluster,
     commit_log: CommitLog,
     preflight: Preflight,
     max_hold: float,
@@ -161,13 +160,13 @@ def _write_pending(
             return
         silent, since, above = (
             preflight.limits.allow_silent,
-            preflight.state.zookeeper_state.epoch,
+            preflight.state.controller_epoch,
             preflight.latest_epoch,
         )
         try:
             commit_batch(
                 settings,
-                cluster.zookeeper_session,
+                cluster.required_fence,
                 commit_log,
                 preflight.pending,
                 max_hold,
@@ -208,7 +207,7 @@ def commit_plan(
     """
     stored_plan = read_plan(settings.warehouse, plan)
     rate, status = running.throttle, stored_plan.row.status
-    with settings.connection as cluster:
+    with settings.connect() as cluster:
         if (
             apply
             and status in UNCOMMITTABLE
@@ -248,9 +247,7 @@ def commit_plan(
             reviewed=reviewed,
         )
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
-            return submit_and_wait(
-                settings, cluster.zookeeper_session, stored_plan, preflight, limits, detailed=detailed
-            )
+            return submit_and_wait(settings, cluster.required_fence, stored_plan, preflight, limits, detailed=detailed)
         commit_log = apply_plan(settings, cluster, stored_plan, preflight, hold, running=running)
         close_ended_plans(settings, cluster)
         return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed)
@@ -264,9 +261,7 @@ def _with_default_throttle(settings: Settings, plan: Plan, running: Reassignment
     return replace(running, throttle=settings.throttle)
 
 
-def _maintain_throttle_only(
-    settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None
-) -> CommandResult:
+def _maintain_throttle_only(settings: Settings, cluster: Cluster, plan: Plan, rate: int | None) -> CommandResult:
     """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
     moving = maintain_throttle(settings, cluster, plan, rate)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
@@ -284,16 +279,15 @@ def _maintain_throttle_only(
     )
 
 
-def _needs_watching(settings: Settings, cluster: ClusterConnection, plan: Plan, running: ReassignmentOptions) -> bool:
+def _needs_watching(settings: Settings, cluster: Cluster, plan: Plan, running: ReassignmentOptions) -> bool:
     """Return whether replicas of a committed plan still move and this command waits for them or their throttle."""
     watched = running.watches or throttle_rows(settings.warehouse, plan.plan_id)
     if not watched:
         return False
-    with cluster.reading() as reader:
-        return bool(moving_partitions(reader, plan))
+    return bool(moving_partitions(cluster, plan))
 
 
-def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan) -> bool:
+def _clear_stale_throttle(settings: Settings, cluster: Cluster, plan: Plan) -> bool:
     """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused.
 
     Return False if it should have been removed and was not.
@@ -301,23 +295,21 @@ def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: 
     if not throttle_rows(settings.warehouse, plan.plan_id):
         return True
     try:
-        with cluster.reading() as reader:
-            state = reader.read_cluster()
-            refuse_other_cluster(plan, state, settings.address, settings.address_option)
-            with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-                return end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease))
+        state = cluster.read_cluster()
+        refuse_other_cluster(plan, state, settings.address, settings.address_option)
+        with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+            return end_throttle(settings, cluster, plan, LeaseGuardedAdmin(admin, lease))
     except SurveyorError as error:
         log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}", logging.WARNING)
         return False
 
 
-def _already_committed(settings: Settings, cluster: ClusterConnection, plan: Plan, *, apply: bool) -> CommandResult:
+def _already_committed(settings: Settings, cluster: Cluster, plan: Plan, *, apply: bool) -> CommandResult:
     """Report that a plan is committed, after removing a leftover throttle."""
     is_cleared = not apply or _clear_stale_throttle(settings, cluster, plan)
     outcomes = dict.fromkeys(count_outcomes([]), 0) | {Outcome.APPLIED.value: plan.size}
-    with cluster.reading() as reader:
-        refuse_other_cluster(plan, reader.read_cluster(), settings.address, settings.address_option)
-        holder = reader.read_lease_holder()
+    refuse_other_cluster(plan, cluster.read_cluster(), settings.address, settings.address_option)
+    holder = cluster.read_lease_holder()
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
     blocked = _blocked(cluster, plan)
     throttles = throttle_lines(settings.warehouse, plan, [], None, {holder.plan} if holder else ())

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
-from jobs.adapters.clusters.interface import ClusterConnection
+from jobs.adapters.clusters.interface import Cluster
 from jobs.advice.plans import after_commit, after_dry_run, after_stale, list_all_command
 from jobs.console_output.plan_review import commit_warnings
 from jobs.console_output.plan_text import deletion_lines, deletion_warnings, due_lines, pending_summary
@@ -48,7 +48,7 @@ class ReportExtras:
 
 def report_dry(
     settings: Settings,
-    cluster: ClusterConnection,
+    cluster: Cluster,
     plan: Plan,
     preflight: Preflight,
     running: ReassignmentOptions,
@@ -98,7 +98,7 @@ def report_dry(
     )
 
 
-def _apply_obstacle(settings: Settings, cluster: ClusterConnection, plan: Plan, preflight: Preflight) -> str | None:
+def _apply_obstacle(settings: Settings, cluster: Cluster, plan: Plan, preflight: Preflight) -> str | None:
     """Return why --apply could write nothing now although rows are pending; None if nothing is known to prevent it."""
     if preflight.mode is not Mode.ADMIN or not preflight.pending:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
-from jobs.adapters.clusters.interface import ClusterConnection
+from jobs.adapters.clusters.interface import Cluster
 from jobs.console_output.copy_progress import CopyProgress, bytes_text, copy_figures
 from jobs.core.errors import SurveyorError
 from jobs.runtime.progress import progress
@@ -35,9 +35,7 @@ class _ReceivingReplica:
 _ReceivingReplicas = Mapping[ReplicaKey, _ReceivingReplica]
 
 
-def measure(
-    cluster: ClusterConnection, settings: Settings, changes: Sequence[Change], interval: float
-) -> CopyProgress | None:
+def measure(cluster: Cluster, settings: Settings, changes: Sequence[Change], interval: float) -> CopyProgress | None:
     """Read how much the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
 
     If something is left to be copied, a second reading is made `interval` seconds after the first; 0 makes none.
@@ -61,7 +59,7 @@ def measure(
     )
 
 
-def copied_text(cluster: ClusterConnection, settings: Settings, changes: Sequence[Change]) -> str:
+def copied_text(cluster: Cluster, settings: Settings, changes: Sequence[Change]) -> str:
     """Return how many bytes of `changes`, reassignments in progress, are copied; empty if that is unknown."""
     try:
         copying = measure(cluster, settings, changes, 0.0)
@@ -79,12 +77,11 @@ def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
     }
 
 
-def _replicas(cluster: ClusterConnection, changes: Sequence[Change]) -> tuple[Sequence[Broker], _ReceivingReplicas]:
+def _replicas(cluster: Cluster, changes: Sequence[Change]) -> tuple[Sequence[Broker], _ReceivingReplicas]:
     """Read the live brokers, and every replica of the changes' targets."""
-    with cluster.reading() as reader:
-        reader.sync()
-        brokers = reader.read_cluster().brokers
-        partitions = reader.read_partitions([change.key for change in changes])
+    cluster.sync()
+    brokers = cluster.read_cluster().brokers
+    partitions = cluster.read_partitions([change.key for change in changes])
     return brokers, {
         (change.topic, change.partition, broker): _receiving_replica(broker, partitions[change.key].state)
         for change in changes

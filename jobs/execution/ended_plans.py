@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
 
-from jobs.adapters.clusters.interface import ClusterConnection, ClusterReader
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.change_preconditions import is_other_topic
@@ -31,7 +31,7 @@ def close_ended_before_status(settings: Settings) -> None:
     """Close the partial plans that have ended, if there are any; do nothing if warehouse or cluster do not answer."""
     try:
         if settings.warehouse.exists() and _partial_plans(settings.warehouse):
-            with settings.connection as cluster:
+            with settings.connect() as cluster:
                 close_ended_plans(settings, cluster)
     except (SurveyorError, OSError):
         return  # the status itself reports that
@@ -42,34 +42,33 @@ def _partial_plans(warehouse: Warehouse) -> list[PlanRecord]:
     return [row for row in rows if not row.is_cycle]
 
 
-def close_ended_plans(settings: Settings, cluster: ClusterConnection) -> None:
+def close_ended_plans(settings: Settings, cluster: Cluster) -> None:
     """Close the partial plans that have ended; only log a warning if that cannot be found out or recorded."""
     try:
         for row in _partial_plans(settings.warehouse):
             plan = read_plan(settings.warehouse, row.plan_id)
-            with cluster.reading() as reader:
-                reader.sync()
-                if reader.read_cluster().cluster_id == row.cluster_id:
-                    current, operations = reader.read_current(plan.changes), reader.read_operations(plan.operations)
-                    close_ended(settings.warehouse, reader, plan, current, operations)
+            cluster.sync()
+            if cluster.read_cluster().cluster_id == row.cluster_id:
+                current, operations = cluster.read_current(plan.changes), cluster.read_operations(plan.operations)
+                close_ended(settings.warehouse, cluster, plan, current, operations)
     except (SurveyorError, OSError) as error:
         log(f"surveyor: could not find out which partial plans have ended: {error}", logging.WARNING)
 
 
 def close_ended(
-    warehouse: Warehouse, reader: ClusterReader, plan: Plan, current: CurrentState, operations: OperationState
+    warehouse: Warehouse, cluster: Cluster, plan: Plan, current: CurrentState, operations: OperationState
 ) -> None:
     """Close a partial plan if nothing of it is left to do and no commit of it runs; log a warning if that fails."""
     try:
-        _close(warehouse, reader, plan, current, operations)
+        _close(warehouse, cluster, plan, current, operations)
     except (SurveyorError, OSError) as error:
         log(f"surveyor: could not record that plan {plan.title} has ended: {error}", logging.WARNING)
 
 
 def _close(
-    warehouse: Warehouse, reader: ClusterReader, plan: Plan, current: CurrentState, operations: OperationState
+    warehouse: Warehouse, cluster: Cluster, plan: Plan, current: CurrentState, operations: OperationState
 ) -> None:
-    holder = reader.read_lease_holder()
+    holder = cluster.read_lease_holder()
     is_running = holder is not None and holder.plan == plan.plan_id
     if plan.row.status != PlanStatus.PARTIAL or is_running or plan.row.traits.changes_drained:
         return

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, UNKNOWN_OUTCOME, Admin, describe_error
-from jobs.adapters.clusters.interface import ClusterConnection, ClusterSource, Lease
+from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.audited_configs import override_text
@@ -66,9 +66,9 @@ class LeftoverThrottles:
         return truncate([f"  {override_text(resource, values)}" for resource, values in self.configs.items()])
 
 
-def find_leftover_throttles(settings: Settings, source: ClusterSource) -> LeftoverThrottles:
+def find_leftover_throttles(settings: Settings, cluster: Cluster) -> LeftoverThrottles:
     """Read the throttles; raise RefusedError while replicas move, or if another cluster has the name."""
-    view = view_now(source)
+    view = view_now(cluster)
     refuse_known_other_cluster(settings, view.cluster_id)
     throttles = _leftover_throttles(view)
     for text in view.throttle_warnings:
@@ -95,22 +95,21 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
     return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(view.throttled_topics.items())}
 
 
-def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection) -> CommandResult:
+def remove_leftover_throttles(settings: Settings, cluster: Cluster) -> CommandResult:
     """Remove the throttles that are set by now, throttles of plans first; raise RefusedError while replicas move."""
-    with cluster.reading() as reader:
-        state = reader.read_cluster()
-        refuse_migration(state.migration)
-        refuse_other_cluster_id(settings.warehouse, state.cluster_id, settings.address)
-        with lease_for(settings, cluster, "", "cancel") as lease, admin_of(settings, state) as admin:
-            _leftover_throttles(view_now(cluster.source))  # a move may have begun since, before we had the lease
-            for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
-                clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id)
-            throttles = _leftover_throttles(view_now(cluster.source))
-            refused = {
-                resource: reason
-                for resource, values in throttles.items()
-                if (reason := _delete_overrides(admin, lease, resource, values)) is not None
-            }
+    state = cluster.read_cluster()
+    refuse_migration(state.migration)
+    refuse_other_cluster_id(settings.warehouse, state.cluster_id, settings.address)
+    with lease_for(settings, cluster, "", "cancel") as lease, admin_of(settings, state) as admin:
+        _leftover_throttles(view_now(cluster))  # a move may have begun since, before we had the lease
+        for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
+            clear_throttle(settings.warehouse, cluster, LeaseGuardedAdmin(admin, lease), plan_id)
+        throttles = _leftover_throttles(view_now(cluster))
+        refused = {
+            resource: reason
+            for resource, values in throttles.items()
+            if (reason := _delete_overrides(admin, lease, resource, values)) is not None
+        }
     cleared = [resource for resource in throttles if resource not in refused]
     lines = [f"  {kind} {name}: {reason}" for (kind, name), reason in refused.items()]
     result = {"cleared": len(cleared), "failed": len(refused), "throttles": [*_rows(throttles)]}

@@ -1,7 +1,7 @@
 """Selects the mode of a commit, with the reason: admin if a live controller can carry out the plan, otherwise batch."""
 
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
-from jobs.adapters.clusters.interface import ClusterConnection, LiveCluster
+from jobs.adapters.clusters.interface import WHY_NO_FENCE, Cluster, ClusterMetadata
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.execution.admin.connections import LoginFailedError, admin_of, login_failure_of
@@ -22,10 +22,10 @@ def choose_mode(
     mode: Mode,
     settings: Settings,
     plan: Plan,
-    state: LiveCluster,
+    state: ClusterMetadata,
     running: ReassignmentOptions = DEFAULT,
     *,
-    cluster: ClusterConnection,
+    cluster: Cluster,
     resident_controller: LeaseHolder | None = None,
     epoch_behind: str | None = None,
 ) -> tuple[Mode, str]:
@@ -44,11 +44,9 @@ def choose_mode(
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
     why_not_admin = _why_not_admin(plan, cluster)
-    why_not_batch = cluster.batch_unavailable_reason or _why_not_batch(plan)
-    if why_not_admin and cluster.batch_unavailable_reason:
-        raise RefusedError(
-            f"plan {plan.title} cannot be committed: {why_not_admin}; and {cluster.batch_unavailable_reason}"
-        )
+    why_not_batch = _why_not_batch(plan) if cluster.fence else WHY_NO_FENCE
+    if why_not_admin and not cluster.fence:
+        raise RefusedError(f"plan {plan.title} cannot be committed: {why_not_admin}; and {WHY_NO_FENCE}")
     _refuse_unable(mode, plan, why_not_admin, why_not_batch)
     if mode is not Mode.AUTO:
         return mode, "requested by --mode"
@@ -103,13 +101,13 @@ def _refuse_unrequestable(plan: Plan) -> None:
         )
 
 
-def _why_not_admin(plan: Plan, cluster: ClusterConnection) -> str | None:
+def _why_not_admin(plan: Plan, cluster: Cluster) -> str | None:
     """Return why the Admin API cannot carry out a plan; None if it can."""
     actions = {Action(change.action) for change in plan.changes}
-    if cluster.elects_uncleanly and any(map(is_unclean, plan.changes)):
+    if not cluster.fence and any(map(is_unclean, plan.changes)):
         actions -= {Action.ELECT}  # the controller makes the clean ones among them by itself
     unsupported = sorted(actions - EXECUTABLE)
-    if unsupported == [Action.ELECT] and cluster.elects_uncleanly:
+    if unsupported == [Action.ELECT] and not cluster.fence:
         return "the cluster's controller elects live replicas in sync by itself"
     if unsupported:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(unsupported)}"
@@ -149,7 +147,7 @@ def refuse_resident_drain(plan: Plan) -> None:
         )
 
 
-def _unresponsive_controller(settings: Settings, state: LiveCluster) -> str | None:
+def _unresponsive_controller(settings: Settings, state: ClusterMetadata) -> str | None:
     """Return why no live controller can be asked; None if one answers.
 
     Raise RefusedError if the fault may be on our side. The controllership is taken only if the cluster itself gives a
@@ -176,7 +174,7 @@ def _unresponsive_controller(settings: Settings, state: LiveCluster) -> str | No
     return why_silent
 
 
-def why_controller_unreachable(settings: Settings, state: LiveCluster) -> str | None:
+def why_controller_unreachable(settings: Settings, state: ClusterMetadata) -> str | None:
     """Say why Kafka's controller cannot be asked now; a dry run, which sends no requests, reports it in advance."""
     controller = state.controller_broker
     if controller not in state.live:
@@ -194,13 +192,13 @@ def _no_live_controller(controller: int) -> str:
     return "no broker is the controller" if controller < 0 else f"controller {controller} is not a live broker"
 
 
-def _addresses(settings: Settings, state: LiveCluster) -> list[str]:
+def _addresses(settings: Settings, state: ClusterMetadata) -> list[str]:
     """Addresses of Kafka's controller for the protocol in --command-config."""
     controller = [row for row in state.brokers if row.broker_id == state.controller_broker]
     return bootstrap(controller, read_properties(settings.conf.command_config), settings.conf.control_listener)
 
 
-def _unreachable_from_here(state: LiveCluster, reason: str, *, others_answer: bool) -> RefusedError:
+def _unreachable_from_here(state: ClusterMetadata, reason: str, *, others_answer: bool) -> RefusedError:
     """Return the error; batch mode, which sends requests to brokers too, is a way out only if some of them answer."""
     batch = ", or, if the controller does not recover, take the controllership with --mode batch"
     return RefusedError(

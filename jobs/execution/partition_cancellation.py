@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
-from jobs.adapters.clusters.interface import ClusterReader
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.reassignments import owner_text
 from jobs.console_output.cancellation import partition_line, partitions_json
@@ -71,11 +71,10 @@ def cancel_partitions(
     fewer_copies: bool = False,
 ) -> CommandResult:
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
-    with settings.connection as cluster, cluster.reading() as reader:
-        refuse_known_other_cluster(settings, reader.read_cluster().cluster_id)
+    with settings.connect() as cluster:
+        refuse_known_other_cluster(settings, cluster.read_cluster().cluster_id)
         cancellation = _PartitionCancellation(
             cluster=cluster,
-            reader=reader,
             fewer_copies=fewer_copies,
             skip_unsafe=skip_unsafe,
             subject="nothing is",
@@ -87,14 +86,14 @@ def cancel_partitions(
         lines = truncate([partition_line(partition) for partition in partitions])
         if not pending:
             return CommandResult(partitions_json(partitions), "nothing is left to cancel", *lines, warnings=[])
-        warned = below_min_isr_warnings(settings, reader, pending)
+        warned = below_min_isr_warnings(settings, cluster, pending)
         if not apply:
             steps = [same_step(settings, "apply", "cancel", "--apply")]
             title = f"{pluralise(len(pending), 'partition')} to be cancelled"
             return dry_run(partitions_json(partitions), title, lines, steps, warned)
         refuse_unapproved("cancel these?", lines, warned, approve)
         with lease_for(settings, cluster, "", "cancel") as lease, ExitStack() as stack:
-            controller = _controller(stack, settings, reader)
+            controller = _controller(stack, settings, cluster)
             pending = [partition for partition in cancellation.read_safe(keys) if _is_due(partition)]
             cancellation.request(Step.CANCEL, pending, controller, lease)
         untouched = [partition for partition in partitions if partition.key not in cancellation.outcomes]
@@ -139,8 +138,8 @@ class _PartitionCancellation(Cancellation):
         return self._steps[key]
 
     def read(self, keys: Collection[Key]) -> CancellationPlan:
-        self.reader.sync()
-        requests = self.reader.read_requests()  # before the partitions, so that a request that begins is seen
+        self.cluster.sync()
+        requests = self.cluster.read_requests()  # before the partitions, so that a request that begins is seen
         cancellation = Cancellation.read(self, keys)
         partitions = [replace(row, request=requests.get(row.key)) for row in cancellation.partitions]
         return CancellationPlan(cancellation.state, partitions)
@@ -193,13 +192,13 @@ def _is_due(partition: PartitionStatus) -> bool:
 
 
 def _controller(
-    stack: ExitStack, settings: Settings, reader: ClusterReader
+    stack: ExitStack, settings: Settings, cluster: Cluster
 ) -> Admin | ZkReassignmentOverride | AdminUnavailableError:
     """Return the Admin API, or why it does not answer; or `surveyor control`, if that is the controller."""
-    if reader.read_resident_controller() is not None:
-        return ZkReassignmentOverride(reader.zookeeper_client)
+    if cluster.read_resident_controller() is not None:
+        return ZkReassignmentOverride(stack.enter_context(cluster.required_fence.connected()))
     try:
-        return stack.enter_context(admin_of(settings, reader.read_cluster()))
+        return stack.enter_context(admin_of(settings, cluster.read_cluster()))
     except AdminUnavailableError as error:
         return error
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.clusters.interface import ClusterConnection, LiveCluster
+from jobs.adapters.clusters.interface import Cluster, ClusterMetadata
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.reassignments import warnings_of_others
@@ -39,7 +39,7 @@ from schemas.rows import PlanRow
 class Preflight:
     """The result of the checks before a commit."""
 
-    state: LiveCluster
+    state: ClusterMetadata
     mode: Mode
     reason: str
     """Reason why this mode was chosen."""
@@ -62,7 +62,7 @@ class Preflight:
 
 def check_before_commit(
     settings: Settings,
-    cluster: ClusterConnection,
+    cluster: Cluster,
     plan: Plan,
     mode: Mode,
     limits: CommitLimits,
@@ -76,50 +76,51 @@ def check_before_commit(
     """
     # Read before the cluster: otherwise a controller that takes over in between would seem to have an early epoch.
     latest_epoch = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
-    with cluster.reading() as reader:
-        state = reader.read_cluster()
-        refuse_closed(plan, state)
-        refuse_edited(plan)
-        refuse_other_cluster(plan, state, settings.address, settings.address_option)
-        refuse_beyond(limits, plan, state, datetime.now(UTC))
-        resident_controller = None if is_ours else reader.read_resident_controller()
-        lease_holder = reader.read_lease_holder()
-        epoch_behind = (
-            None if is_ours or resident_controller else epoch_regression_message(state.controller_epoch, latest_epoch)
+    state = cluster.read_cluster()
+    refuse_closed(plan, state)
+    refuse_edited(plan)
+    refuse_other_cluster(plan, state, settings.address, settings.address_option)
+    refuse_beyond(limits, plan, state, datetime.now(UTC))
+    resident_controller = None if is_ours else cluster.read_resident_controller()
+    lease_holder = cluster.read_lease_holder()
+    epoch_behind = (
+        None if is_ours or resident_controller else epoch_regression_message(state.controller_epoch, latest_epoch)
+    )
+    selected_mode, reason = choose_mode(
+        mode,
+        settings,
+        plan,
+        state,
+        running,
+        cluster=cluster,
+        resident_controller=resident_controller,
+        epoch_behind=epoch_behind,
+    )
+    since = brokers_since_plan(settings.warehouse, plan.row, state.brokers) if plan.changes else UNCHANGED
+    if selected_mode is Mode.BATCH:
+        refuse_take_over(state, settings.conf.controller_id)
+        refuse_unreachable(state, settings.listener)
+        pending, outcomes = Preconditions.in_batch_mode(plan, plan.changes, state.live, state.deleting, since).check(
+            plan.changes, cluster.read_partitions([change.key for change in plan.changes])
         )
-        selected_mode, reason = choose_mode(
-            mode,
-            settings,
-            plan,
-            state,
-            running,
-            cluster=cluster,
-            resident_controller=resident_controller,
-            epoch_behind=epoch_behind,
+        with cluster.required_fence.connected() as client:
+            refuse_too_large(client, plan, pending)
+    else:
+        pending, outcomes = evaluate_waves(
+            plan.changes, cluster.read_current(plan.changes), planned_registrations(settings.warehouse, plan), since
         )
-        since = brokers_since_plan(settings.warehouse, plan.row, state.brokers) if plan.changes else UNCHANGED
-        if selected_mode is Mode.BATCH:
-            refuse_take_over(state.zookeeper_state, settings.conf.controller_id)
-            refuse_unreachable(state.zookeeper_state, settings.listener)
-            pending, outcomes = Preconditions.in_batch_mode(
-                plan, plan.changes, state.zookeeper_state.live, state.deleting, since
-            ).check(plan.changes, reader.read_partitions([change.key for change in plan.changes]))
-            refuse_too_large(reader.zookeeper_client, plan, pending)
-        else:
-            pending, outcomes = evaluate_waves(
-                plan.changes, reader.read_current(plan.changes), planned_registrations(settings.warehouse, plan), since
-            )
-            if any(change.action == Action.REASSIGN for change in pending):
-                others = classify(reader.read_reassignments())
-                for warning in warnings_of_others(settings, reader, plan, pending, others):
-                    warn(warning)
-                for text in foreign_throttle_texts(settings.warehouse, reader, plan, pending, running.throttle):
-                    warn(text)
-        outcomes = confirm_creations(plan, outcomes, reader.read_operations)
-        tasks, task_outcomes = check_operations(plan.tasks, reader.read_operations(plan.tasks))
-        takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
-        if takes_over:
-            latest_epoch = max(latest_epoch, latest_epoch_of_states(reader.zookeeper_client))
+        if any(change.action == Action.REASSIGN for change in pending):
+            others = classify(cluster.read_reassignments())
+            for warning in warnings_of_others(settings, cluster, plan, pending, others):
+                warn(warning)
+            for text in foreign_throttle_texts(settings.warehouse, cluster, plan, pending, running.throttle):
+                warn(text)
+    outcomes = confirm_creations(plan, outcomes, cluster.read_operations)
+    tasks, task_outcomes = check_operations(plan.tasks, cluster.read_operations(plan.tasks))
+    takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
+    if takes_over:
+        with cluster.required_fence.connected() as client:
+            latest_epoch = max(latest_epoch, latest_epoch_of_states(client))
     if takes_over:
         refuse_unresponsive(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)
     return Preflight(
@@ -135,7 +136,7 @@ def check_before_commit(
     )
 
 
-def recheck(settings: Settings, cluster: ClusterConnection, plan: Plan, previous: Preflight) -> Preflight:
+def recheck(settings: Settings, cluster: Cluster, plan: Plan, previous: Preflight) -> Preflight:
     """Check again what batch mode has to write; raise RefusedError if a resident controller has taken over."""
     again = check_before_commit(settings, cluster, plan, Mode.BATCH, previous.limits)
     if again.resident_controller is not None:

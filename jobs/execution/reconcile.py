@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.clusters.interface import ClusterSource
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.clusters.interface import Cluster
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
-from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.advice.outage import Outage, in_json, outage_left_by
 from jobs.advice.plans import after_commit
 from jobs.console_output.plan_review import plan_warnings
@@ -91,7 +89,7 @@ class _DoneCycles:
         }
 
 
-PlanMaker = Callable[[ClusterSource], Plan]
+PlanMaker = Callable[[Cluster], Plan]
 """Takes a snapshot of a source, and makes a plan of what is due on it."""
 
 
@@ -109,8 +107,8 @@ def reconcile_once(
 ) -> CommandResult:
     """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
     _refuse_admin(mode)
-    with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
-        plan = make_plan(cluster.source)
+    with ZooKeeperCluster(settings.zookeeper_endpoint) as cluster:
+        plan = make_plan(cluster)
         outage = outage_left_by(settings.warehouse, plan.row)
         facts = _PlannedCycle(plan, outage).json
         extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
@@ -152,9 +150,9 @@ def reconcile_until_quiet(
     cycles = idle_cycles = 0
     pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
     totals: Counter[str] = Counter({"applied_now": 0, **count_outcomes(())})
-    with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
+    with ZooKeeperCluster(settings.zookeeper_endpoint) as cluster:
         while True:
-            plan = make_plan(cluster.source)
+            plan = make_plan(cluster)
             if not plan.size and (
                 copying := [row for row in plan.rejections if row.code == RejectionCode.WAITS_FOR_ISR]
             ):
@@ -214,7 +212,7 @@ def _refuse_resident(preflight: Preflight) -> None:
 
 def _nothing_due(
     settings: Settings,
-    cluster: ZooKeeperConnection,
+    cluster: ZooKeeperCluster,
     plan: Plan,
     extras: ReportExtras,
     *,
@@ -246,7 +244,7 @@ def _nothing_due_result(
 
 def _raise_stale_epoch(
     settings: Settings,
-    cluster: ZooKeeperConnection,
+    cluster: ZooKeeperCluster,
     plan: Plan,
     approve: Approve | None,
     *,
@@ -257,8 +255,7 @@ def _raise_stale_epoch(
     The snapshot that was just taken has recorded the epochs of all states.
     """
     latest = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
-    with cluster.connected() as client:
-        state, holder = read_cluster(client), read_resident_controller(client)
+    state, holder = cluster.read_cluster(), cluster.read_resident_controller()
     stale_epoch = epoch_regression_message(state.controller_epoch, latest)
     if stale_epoch is None or not apply:
         return stale_epoch
@@ -272,7 +269,7 @@ def _raise_stale_epoch(
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
         commit_log = CommitLog.open(settings.warehouse, plan)
-        take_over_above(settings, cluster, commit_log, latest, since=state.epoch)
+        take_over_above(settings, cluster, commit_log, latest, since=state.controller_epoch)
     return stale_epoch
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.clusters.interface import ClusterReader, LiveCluster
+from jobs.adapters.clusters.interface import Cluster, ClusterMetadata
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
@@ -128,8 +128,8 @@ def plan_rollback(
         to_snapshot = None  # the plan's rows contain this snapshot's assignments, even if it was dropped
     rollback = _existing_plan(settings, original, to_snapshot, alias)
     if rollback is None:
-        with settings.connection as cluster, cluster.reading() as reader:
-            rollback = _make_plan(reader, settings, original, to_snapshot, alias)
+        with settings.connect() as cluster:
+            rollback = _make_plan(cluster, settings, original, to_snapshot, alias)
     row = find_plan(settings.warehouse, rollback.plan_id)
     return CommandResult(
         result_of(row) | {"rollback_of": original.plan_id, "rollback_of_status": original.row.status},
@@ -149,8 +149,8 @@ def commit_rollback(settings: Settings, planned: CommandResult, commit: Callable
     if planned.fields["changes"]:
         done = commit()
     else:
-        with settings.connection as cluster, cluster.reading() as reader:
-            close_rolled_back(reader, settings, read_plan(settings.warehouse, planned.fields["plan_id"]))
+        with settings.connect() as cluster:
+            close_rolled_back(cluster, settings, read_plan(settings.warehouse, planned.fields["plan_id"]))
     original = find_plan(settings.warehouse, planned.fields["rollback_of"])
     is_back = original.status == PlanStatus.ROLLED_BACK
     later = f"; rolled_back once `surveyor verify {planned.fields['plan_id']}` finds every partition restored"
@@ -177,13 +177,11 @@ def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, 
     return read_plan(settings.warehouse, existing.plan_id)
 
 
-def _make_plan(
-    reader: ClusterReader, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias
-) -> Plan:
+def _make_plan(cluster: Cluster, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
     """Make the plan and store it."""
     warehouse = settings.warehouse
-    state = reader.read_cluster()
-    rollback = _read_rollback(state, reader, settings, original, to_snapshot)
+    state = cluster.read_cluster()
+    rollback = _read_rollback(state, cluster, settings, original, to_snapshot)
     content = PlanHeader(
         kind=PlanKind.REASSIGN,
         parameters=_parameters(original, to_snapshot),
@@ -198,7 +196,7 @@ def _make_plan(
 
 
 def _read_rollback(
-    state: LiveCluster, reader: ClusterReader, settings: Settings, plan: Plan, to_snapshot: int | None
+    state: ClusterMetadata, cluster: Cluster, settings: Settings, plan: Plan, to_snapshot: int | None
 ) -> Rollback:
     """Read the plan's partitions and find the steps back; see `find_rollback`.
 
@@ -207,7 +205,7 @@ def _read_rollback(
     refuse_migration(state.migration)
     refuse_other_cluster(plan, state, settings.address, settings.address_option)
     warehouse, topic_names = settings.warehouse, sorted({topic for topic, _ in steps_by_partition(plan.changes)})
-    reading = reader.read_topics(topic_names)
+    reading = cluster.read_topics(topic_names)
     partitions = {partition.key: partition for partition in reading.partitions}
     refuse_running(plan, partitions)
     requested = {(topic, partition) for _, topic, partition in requested_changes(warehouse, plan.plan_id)}
@@ -243,7 +241,7 @@ def _destinations(warehouse: Warehouse, plan: Plan, to_snapshot: int | None, top
     return Destinations(name, then, recreated)
 
 
-def _cluster_facts(warehouse: Warehouse, state: LiveCluster) -> ClusterFacts:
+def _cluster_facts(warehouse: Warehouse, state: ClusterMetadata) -> ClusterFacts:
     newest = last_snapshot(warehouse)
     return ClusterFacts(
         eligible={row.broker_id for row in state.brokers if row.understood},
@@ -255,7 +253,7 @@ def _cluster_facts(warehouse: Warehouse, state: LiveCluster) -> ClusterFacts:
     )
 
 
-def close_rolled_back(reader: ClusterReader, settings: Settings, plan: Plan) -> str | None:
+def close_rolled_back(cluster: Cluster, settings: Settings, plan: Plan) -> str | None:
     """If `plan` is a rollback, mark the plan that it undoes as rolled back once all of it is.
 
     Return why it could not be marked, None otherwise.
@@ -268,7 +266,7 @@ def close_rolled_back(reader: ClusterReader, settings: Settings, plan: Plan) -> 
         to_snapshot = None if restored == undone.row.snapshot_id else restored
         if undone.row.status not in Transition.ROLL_BACK.before - {PlanStatus.ROLLED_BACK}:
             return None
-        if _read_rollback(reader.read_cluster(), reader, settings, undone, to_snapshot).is_back:
+        if _read_rollback(cluster.read_cluster(), cluster, settings, undone, to_snapshot).is_back:
             apply_transition(settings.warehouse, undone.plan_id, Transition.ROLL_BACK)
             commit_log = CommitLog.open(settings.warehouse, undone)
             commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {restored}")

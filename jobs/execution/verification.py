@@ -9,7 +9,7 @@ cluster's metadata.
 from dataclasses import replace
 from typing import Final
 
-from jobs.adapters.clusters.interface import ClusterConnection
+from jobs.adapters.clusters.interface import Cluster
 from jobs.advice.outage import outage_after
 from jobs.console_output.copy_progress import copy_figures
 from jobs.console_output.verification import Verification
@@ -42,23 +42,22 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
     used.
     """
     plan = read_plan(settings.warehouse, name)
-    with settings.connection as cluster:
-        with cluster.reading() as reader:
-            reader.sync()
-            refuse_other_id(plan, reader.read_cluster(), settings.address, settings.address_option)
-            current, operations = reader.read_current(plan.changes), reader.read_operations(plan.operations)
-            verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
-            moves = [change for change in verification.moving if change.action == Action.REASSIGN]
-            verification.blocked = blocked_text(moves, current)
-            holder = reader.read_lease_holder()
-            verification.holder = holder if holder is not None and holder.plan == plan.plan_id else None
-            if verification.is_complete:
-                record_completion(settings.warehouse, plan)
-                if unmarked := close_rolled_back(reader, settings, plan):
-                    verification.warnings.append(unmarked)
-            if plan.row.status == PlanStatus.PARTIAL:
-                close_ended(settings.warehouse, reader, plan, current, operations)
-                verification.plan = replace(plan, row=find_plan(settings.warehouse, plan.plan_id))
+    with settings.connect() as cluster:
+        cluster.sync()
+        refuse_other_id(plan, cluster.read_cluster(), settings.address, settings.address_option)
+        current, operations = cluster.read_current(plan.changes), cluster.read_operations(plan.operations)
+        verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
+        moves = [change for change in verification.moving if change.action == Action.REASSIGN]
+        verification.blocked = blocked_text(moves, current)
+        holder = cluster.read_lease_holder()
+        verification.holder = holder if holder is not None and holder.plan == plan.plan_id else None
+        if verification.is_complete:
+            record_completion(settings.warehouse, plan)
+            if unmarked := close_rolled_back(cluster, settings, plan):
+                verification.warnings.append(unmarked)
+        if plan.row.status == PlanStatus.PARTIAL:
+            close_ended(settings.warehouse, cluster, plan, current, operations)
+            verification.plan = replace(plan, row=find_plan(settings.warehouse, plan.plan_id))
         verification.throttled = plan.plan_id in throttled_plans(settings.warehouse)
         if in_full:
             try:
@@ -67,17 +66,16 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
             except SurveyorError as error:
                 verification.warnings.append(f"how much is copied is unknown: {error}")
             verification.evenness = _evenness_now(settings, cluster, plan)
-        verification.outage = outage_after(cluster.source, settings.warehouse, plan.row)
+        verification.outage = outage_after(cluster, settings.warehouse, plan.row)
     return verification
 
 
-def _limit_copying(settings: Settings, cluster: ClusterConnection, verification: Verification) -> list[str]:
+def _limit_copying(settings: Settings, cluster: Cluster, verification: Verification) -> list[str]:
     """Read the throttles under which the plan's replicas are copied now; describe those of other tools and plans."""
     if verification.copying is None:
         return []
     rows = settings.warehouse.typed_rows(ThrottledConfig) if settings.warehouse.has("throttles") else []
-    with cluster.reading() as reader:
-        throttles = throttles_of_moves(reader, verification.moving, rows)
+    throttles = throttles_of_moves(cluster, verification.moving, rows)
     verification.copying = replace(verification.copying, limits=receiving_rates(throttles))
     brokers = copy_figures(verification.copying).brokers.values()
     left = [rate.bytes_total - rate.bytes_done for rate in brokers]
@@ -89,13 +87,12 @@ def _limit_copying(settings: Settings, cluster: ClusterConnection, verification:
     ]
 
 
-def _evenness_now(settings: Settings, cluster: ClusterConnection, plan: Plan) -> Figures | None:
+def _evenness_now(settings: Settings, cluster: Cluster, plan: Plan) -> Figures | None:
     figures = figures_in(plan.row.options)
     counted = None if figures is None else figures.brokers_counted
     if counted is None or (snapshot := last_snapshot(settings.warehouse)) is None:
         return None
-    with cluster.reading() as reader:
-        reader.sync()
-        current = reader.read_partitions([change.key for change in plan.changes])
+    cluster.sync()
+    current = cluster.read_partitions([change.key for change in plan.changes])
     partitions = table_as_of(settings.warehouse, snapshot, "partitions", columns=EVENNESS_COLUMNS)
     return current_evenness(counted, current, partitions)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.adapters.clusters.interface import ClusterMetadata, ClusterSource
+from jobs.adapters.clusters.interface import Cluster, ClusterMetadata
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, cache_and_count
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
@@ -124,12 +124,10 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> C
     return CommandResult(result, *lines, steps=steps, warnings=plan_warnings(warehouse, row), exit_code=code)
 
 
-def make_plan(
-    settings: Settings, options: PlanOptions, planner: Planner, source: ClusterSource | None = None
-) -> Result:
+def make_plan(settings: Settings, options: PlanOptions, planner: Planner, cluster: Cluster | None = None) -> Result:
     """Plan on a snapshot and store the plan; if the name is taken, return that plan or refuse.
 
-    The snapshot is taken first, from `source` if the caller has opened one, unless another is chosen, the cluster's
+    The snapshot is taken first, from `cluster` if the caller has opened one, unless another is chosen, the cluster's
     address is not given, or a plan has the name already: the same plan is on the same snapshot.
     """
     warehouse, alias = settings.warehouse, Alias(options.name, options.replace_name)
@@ -138,7 +136,7 @@ def make_plan(
         options = replace(given, snapshot_id=begun.snapshot_id, refresh=False)
     snapshot_id = options.snapshot_id
     is_new = _takes_snapshot(settings, options, alias)
-    snapshot = find_snapshot(warehouse, _refreshed(settings, source) if is_new else snapshot_id)
+    snapshot = find_snapshot(warehouse, _refreshed(settings, cluster) if is_new else snapshot_id)
     existing = None if alias.replaces else plan_named(warehouse, alias.name)
     if existing and alias.name and snapshot_id is None:
         refuse_older(existing, alias.name, snapshot.snapshot_id)
@@ -168,7 +166,7 @@ def make_plan(
             return _result(existing, alias)
         if begun and (begun.kind, begun.parameters) != (planned.kind.value, parameters_json(planned.parameters)):
             log(f"surveyor: plan {begun.title} has other parameters, such as those of a file: a new plan is made")
-            return make_plan(settings, replace(given, apply=False), planner, source)
+            return make_plan(settings, replace(given, apply=False), planner, cluster)
         # a refused plan takes no name, so that the next attempt can have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
     if planned.refused:
@@ -212,9 +210,9 @@ def _begun_with_same_goal(settings: Settings, options: PlanOptions) -> PlanRecor
 
 def _registered_now(settings: Settings) -> Registered | None:
     try:
-        with settings.open_source(LIVE_TIMEOUT_SECONDS) as source:
-            _, brokers = source.read_brokers()
-            return Registered(source.medium, frozenset(row.broker_id for row in brokers if row.is_live))
+        with settings.connect(LIVE_TIMEOUT_SECONDS) as cluster:
+            _, brokers = cluster.read_brokers()
+            return Registered(cluster.medium, frozenset(row.broker_id for row in brokers if row.is_live))
     except SurveyorError:  # without an address, or without an answer
         return None
 
@@ -234,16 +232,16 @@ def _takes_snapshot(settings: Settings, options: PlanOptions, alias: Alias) -> b
     return existing is None
 
 
-def _refreshed(settings: Settings, source: ClusterSource | None) -> int:
+def _refreshed(settings: Settings, cluster: Cluster | None) -> int:
     """Take a snapshot and return its id; an error of the snapshot also fails the plan."""
     try:
         taken = (
             take_snapshot(settings, _refuse_migrating)
-            if source is None
-            else take_snapshot_of(settings, source, _refuse_migrating)
+            if cluster is None
+            else take_snapshot_of(settings, cluster, _refuse_migrating)
         )
     except UnreadableError as error:
-        last = last_snapshot(settings.warehouse) if source is None and settings.warehouse.exists() else None
+        last = last_snapshot(settings.warehouse) if cluster is None and settings.warehouse.exists() else None
         if last is not None:
             error.args = (f"{error}; or plan with --no-refresh: {with_age(last)}",)
         raise

@@ -19,7 +19,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.clusters.interface import ClusterSource
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.spark.session import cached_with_counts
 from jobs.core.errors import UsageError
 from jobs.planning.plan_draft import PlanDraft, make_plan
@@ -88,7 +88,7 @@ _REQUEST_DONE: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
 """Condition for decisions after which a request can be removed: a move that ends here no longer needs its request."""
 
 
-def make_reconcile_plan(settings: Settings, source: ClusterSource, *, allow_unclean: bool, requests: bool) -> Plan:
+def make_reconcile_plan(settings: Settings, cluster: Cluster, *, allow_unclean: bool, requests: bool) -> Plan:
     """Take a snapshot, and make a plan of what is due on it, as `plan_reconcile` does.
 
     Another run that plans no changes on a later snapshot deletes a plan that has none: plan again in that case.
@@ -99,7 +99,7 @@ def make_reconcile_plan(settings: Settings, source: ClusterSource, *, allow_uncl
             settings,
             options,
             lambda tables: plan_reconcile(tables, allow_unclean=allow_unclean, requests=requests),
-            source,
+            cluster,
         )
         try:
             plan = read_plan(settings.warehouse, created["plan_id"])

@@ -55,10 +55,10 @@ def brokers_with_replicas(view: ClusterView) -> set[int]:
 
 
 def read_facts(settings: Settings) -> RestartFacts:
-    """Read the current state of the cluster; raise UnreadableError if its source cannot be read."""
-    with settings.open_source() as source:
+    """Read the current state of the cluster; raise UnreadableError if it cannot be read."""
+    with settings.connect() as cluster:
         with progress("asking brokers for min.insync.replicas"):
-            brokers, broker_settings = source.read_broker_settings()
+            brokers, broker_settings = cluster.read_broker_settings()
             configs, silent = read_configs_and_failures(
                 [row for row in brokers if row.is_live],
                 settings.conf.command_config,
@@ -67,7 +67,7 @@ def read_facts(settings: Settings) -> RestartFacts:
                 defaults=broker_settings.defaults,
             )
         with progress("reading the cluster"):
-            return RestartFacts(view=view_now(source, columns=SOURCE_COLUMNS), configs=configs, silent=silent)
+            return RestartFacts(view=view_now(cluster, columns=SOURCE_COLUMNS), configs=configs, silent=silent)
 
 
 def unread_of_cluster(view: ClusterView) -> Iterator[str]:

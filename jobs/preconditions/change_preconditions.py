@@ -57,7 +57,7 @@ class Preconditions:
         cls,
         plan: Plan,
         changes: Sequence[Change],
-        live: Mapping[int, int],
+        live: Mapping[int, int | None],
         deleting: Collection[str],
         since: BrokersSincePlan = UNCHANGED,
     ) -> "Preconditions":

@@ -8,8 +8,7 @@ line on stderr shows which value is used, so that no command runs on an unintend
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -48,7 +47,7 @@ from jobs.runtime.zookeeper_commands import INSTEAD
 
 if TYPE_CHECKING:
     from jobs.adapters.brokers.listeners import Listener
-    from jobs.adapters.clusters.interface import ClusterConnection, ClusterSource
+    from jobs.adapters.clusters.interface import Cluster
     from jobs.adapters.delta.warehouse import Warehouse
 
 CONTROLLER_ID: Final = 2147483647
@@ -175,35 +174,19 @@ class Settings:
 
         return Listener.of(self.conf.command_config, self.conf.control_listener)
 
-    @contextmanager
-    def open_source(self, timeout_seconds: float | None = None) -> Iterator["ClusterSource"]:
-        """Yield where the cluster's metadata is read from, by one ZooKeeper session; UsageError without an address.
+    def connect(self, timeout_seconds: float | None = None) -> "Cluster":
+        """Return the cluster, for a `with` block, in which it has one ZooKeeper session; UsageError without an address.
 
-        `timeout_seconds` is how long to wait for ZooKeeper, None for its session timeout. A command that also writes
-        to the cluster reads by `ClusterConnection.source` instead.
+        `timeout_seconds` is how long to wait for ZooKeeper, None for its session timeout.
         """
         if self.conf.bootstrap_servers is not None:
-            from jobs.adapters.clusters.kraft import KRaftSource  # noqa: PLC0415 - kafka-python and Arrow
+            from jobs.adapters.clusters.kraft import KRaftCluster  # noqa: PLC0415 - kafka-python and Arrow
 
-            yield KRaftSource(self.conf.bootstrap_servers, self.conf.command_config)
-            return
-        from jobs.adapters.clusters.zookeeper import ZooKeeperSource  # noqa: PLC0415 - kazoo and Arrow
-        from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT, ZooKeeperSession  # noqa: PLC0415 - kazoo
+            return KRaftCluster(self.conf.bootstrap_servers, self.warehouse, self.conf.command_config)
+        from jobs.adapters.clusters.zookeeper import ZooKeeperCluster  # noqa: PLC0415 - kazoo and Arrow
+        from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT  # noqa: PLC0415 - kazoo
 
-        timeout = SESSION_TIMEOUT if timeout_seconds is None else timeout_seconds
-        with ZooKeeperSession(self.zookeeper_endpoint, timeout) as session:
-            yield ZooKeeperSource(session)
-
-    @property
-    def connection(self) -> "ClusterConnection":
-        """The cluster that plans are carried out in; raise UsageError if no address is given."""
-        if self.conf.bootstrap_servers is not None:
-            from jobs.adapters.clusters.kraft import KRaftConnection  # noqa: PLC0415 - kafka-python and Arrow
-
-            return KRaftConnection(self.conf.bootstrap_servers, self.warehouse, self.conf.command_config)
-        from jobs.adapters.clusters.zookeeper import ZooKeeperConnection  # noqa: PLC0415 - kazoo and Arrow
-
-        return ZooKeeperConnection(self.zookeeper_endpoint)
+        return ZooKeeperCluster(self.zookeeper_endpoint, timeout_seconds or SESSION_TIMEOUT)
 
     @property
     def address_option(self) -> str:

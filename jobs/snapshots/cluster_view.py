@@ -1,4 +1,4 @@
-"""The state of a cluster without Spark: live from its source, or from a snapshot.
+"""The state of a cluster without Spark: live, or from a snapshot.
 
 Both give the same `ClusterView`, with partitions as an Arrow table. Znodes in quarantine are only counted.
 """
@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.clusters.interface import ClusterSource, LiveReading, TopicOverrides
+from jobs.adapters.clusters.interface import Cluster, LiveReading, TopicOverrides
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
@@ -41,7 +41,7 @@ _DERIVED_COLUMNS: Final = {"partition_state", "offline_replicas", "under_replica
 _SNAPSHOT_COLUMNS: Final = {"cluster", "snapshot_id", "vanished", *_DERIVED_COLUMNS}
 
 SOURCE_COLUMNS: Final = [name for name in schema_of("partitions").names if name not in _SNAPSHOT_COLUMNS]
-"""All columns of PARTITIONS that are read from a source."""
+"""All columns of PARTITIONS that are read from a cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +109,12 @@ LIVE_TIMEOUT_SECONDS: Final = 5.0
 """Connect timeout of a command that only shows the live state; short, because a user waits for the result."""
 
 
-def view_now(source: ClusterSource, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> ClusterView:
-    """Read the live state of all topics or one from a cluster's source.
+def view_now(cluster: Cluster, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> ClusterView:
+    """Read the live state of all topics or one.
 
-    `columns` of PARTITIONS must be in the order of its schema. Raise UnreadableError if the source cannot be reached or
-    contains no Kafka cluster.
+    `columns` of PARTITIONS must be in the order of its schema. Raise UnreadableError if the cluster cannot be reached.
     """
-    return view_of_reading(source.read_live(topic, columns))
+    return view_of_reading(cluster.read_live(topic, columns))
 
 
 def view_of_reading(reading: LiveReading) -> ClusterView:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.clusters.interface import ClusterReader
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows, values_of
 from jobs.core.units import format_bytes, format_duration
@@ -60,7 +60,7 @@ class CopyThrottle:
 
 
 def throttles_of_moves(
-    reader: ClusterReader, changes: Iterable[Change], rows: Iterable[ThrottledConfig]
+    cluster: Cluster, changes: Iterable[Change], rows: Iterable[ThrottledConfig]
 ) -> list[CopyThrottle]:
     """Return the throttles of plans and tools that limit these reassignments.
 
@@ -73,7 +73,7 @@ def throttles_of_moves(
         str(broker) for move in moves.values() for broker in (*(move.replicas_before or ()), *move.replicas_after)
     }
     resources = {("broker", name) for name in (*brokers, DEFAULT_ENTITY)} | {("topic", topic) for topic, _ in moves}
-    current = reader.read_overrides(resources, allow_silent=True)
+    current = cluster.read_overrides(resources, allow_silent=True)
     rates = {name: values for (kind, name), values in current.items() if kind == "broker" and values}
     limits: dict[Key, list[CopyLimit]] = {}
     for key, move in moves.items():

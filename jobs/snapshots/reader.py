@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs
-from jobs.adapters.clusters.interface import ClusterMetadata, ClusterSource, ConfigDefaults
+from jobs.adapters.clusters.interface import Cluster, ClusterMetadata, ConfigDefaults
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.spark.session import task_progress
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
@@ -63,13 +63,13 @@ def allow_any_cluster(metadata: ClusterMetadata) -> None:
 
 
 def read_driver_metadata(
-    settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None] = allow_any_cluster
+    settings: Settings, cluster: Cluster, refuse: Callable[[ClusterMetadata], None] = allow_any_cluster
 ) -> DriverMetadata:
     """Read brokers, controller, requests and dynamic broker configs, and start the config requests to the brokers.
 
     `refuse` may raise an error for what was read, before brokers are asked and Spark starts.
     """
-    reading = source.read_driver_metadata(SMALL_CLUSTER_PARTITIONS)
+    reading = cluster.read_driver_metadata(SMALL_CLUSTER_PARTITIONS)
     refuse(reading.metadata)
     configs = _request_broker_configs(settings, reading.metadata.live_brokers, reading.settings)
     return DriverMetadata(reading.metadata, reading.is_small, configs)
@@ -100,15 +100,15 @@ def _request_broker_configs(
     return response
 
 
-def stage(source: ClusterSource, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
+def stage(cluster: Cluster, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
     """Stage topics and partitions, then wait for the broker configs, which have a time limit."""
     with phases.of("read", "reading topics and partitions", partial(task_progress, tables.spark)):
-        staged, tallies = stage_topics(source, tables, tiny=small.tiny)
+        staged, tallies = stage_topics(cluster, tables, tiny=small.tiny)
         configs = small.configs.result()
     counts = _counts(phases, tallies)
     _warn_of_silent_brokers(configs)
     quarantine = _quarantine(staged) if "quarantine" in counts else []
-    end = source.read_end()
+    end = cluster.read_end()
     for warning in end.warnings:
         log(f"surveyor: {warning}")
     return StagedMetadata(small.metadata, configs, staged, counts, quarantine, end.position, end.security)

@@ -70,8 +70,8 @@ def take_sizes(settings: Settings) -> StoredSizes:
     Raise UnreadableError if no broker responded, and OtherClusterError if another cluster has the name; then
     nothing is stored.
     """
-    with settings.open_source() as source:
-        cluster_id, registered = source.read_brokers()
+    with settings.connect() as cluster:
+        cluster_id, registered = cluster.read_brokers()
     refuse_other_cluster_id(settings.warehouse, cluster_id, settings.address)
     brokers = [row for row in registered if row.is_live]
     counts: Counter[str] = Counter()

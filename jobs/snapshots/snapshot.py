@@ -1,4 +1,4 @@
-"""Takes snapshots: reads the cluster from its source and the brokers into the Delta tables.
+"""Takes snapshots: reads the cluster and its brokers into the Delta tables.
 
 The row in `snapshots` is written last and names the version of each table that belongs to the snapshot. A crash at any
 point therefore leaves the last complete snapshot intact.
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
-from jobs.adapters.clusters.interface import ClusterMetadata, ClusterSource
+from jobs.adapters.clusters.interface import Cluster, ClusterMetadata
 from jobs.adapters.delta.locks import VACUUM, holder, locked
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
@@ -73,20 +73,20 @@ def take_snapshot(settings: Settings, refuse: Callable[[ClusterMetadata], None] 
 
     `refuse` may raise an error for the cluster's current state; nothing is written then.
     """
-    with settings.open_source() as source:
-        return take_snapshot_of(settings, source, refuse)
+    with settings.connect() as cluster:
+        return take_snapshot_of(settings, cluster, refuse)
 
 
 def take_snapshot_of(
     settings: Settings,
-    source: ClusterSource,
+    cluster: Cluster,
     refuse: Callable[[ClusterMetadata], None] = allow_any_cluster,
 ) -> TakenSnapshot:
-    """Take one snapshot, reading by a source that the caller has opened."""
+    """Take one snapshot, of a cluster that the caller has opened."""
     began = _StartTime()
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
-        small = _read_driver_metadata(settings, source, refuse)
+        small = _read_driver_metadata(settings, cluster, refuse)
     with phases.of("start", "starting the engine"):
         settings.warehouse.ensure_tables()
         session = _session(settings, tiny=small.tiny)
@@ -94,8 +94,8 @@ def take_snapshot_of(
     with _exclusive_snapshot(settings.warehouse) as turn:
         if turn.has_waited:  # read again, because ids must follow the order of reading
             began = _StartTime()
-            small = _read_driver_metadata(settings, source, refuse)
-        reading = stage(source, tables, small, phases)
+            small = _read_driver_metadata(settings, cluster, refuse)
+        reading = stage(cluster, tables, small, phases)
         _end_drains(settings.warehouse, reading.metadata)
         row = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
     _warn(reading.metadata, row)
@@ -111,10 +111,10 @@ def take_snapshot_of(
 
 
 def _read_driver_metadata(
-    settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None]
+    settings: Settings, cluster: Cluster, refuse: Callable[[ClusterMetadata], None]
 ) -> DriverMetadata:
     """Read the part for the driver; raise RefusedError if another cluster has the name."""
-    small = read_driver_metadata(settings, source, refuse)
+    small = read_driver_metadata(settings, cluster, refuse)
     refuse_other_cluster_id(settings.warehouse, small.metadata.cluster_id, settings.address)
     return small
 

@@ -1,29 +1,28 @@
-"""The interface of a cluster: what commands read of it, and the lease under which they change it.
+"""The port of a cluster: what commands read of it, and the lease under which they change it.
 
-Two implementations exist, `jobs.adapters.clusters.zookeeper` and `jobs.adapters.clusters.kraft`. Code that reads a
-cluster, or asks Kafka's controller to carry plans out, uses only this interface and does not distinguish them. A fact
-that a cluster does not have is null. The capabilities of ZooKeeper alone, such as the controllership, are reached
-through `zookeeper_session`, which a cluster without ZooKeeper refuses.
+A kind of cluster implements the class `Cluster`: `jobs.adapters.clusters.zookeeper` and `jobs.adapters.clusters.kraft`.
+Commands use only this class and do not distinguish the kinds. A fact that a cluster does not have is null. Writing as
+the cluster's controller is a capability of some clusters, their `fence`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 import pyarrow as pa
-from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from jobs.core.errors import RefusedError
 from schemas.current_state import (
-    CurrentCluster,
     CurrentPartition,
     CurrentReassignments,
     CurrentState,
     OperationState,
     Targets,
 )
+from schemas.enums import NO_CONTROLLER
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.partition_info import PartitionInfo, TopicInfo
@@ -55,7 +54,7 @@ class ConfigDefaults:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterMetadata:
-    """The small part of a cluster's metadata: everything except topics and partitions."""
+    """The small part of a cluster's metadata, without topics and partitions; for a commit what it depends on."""
 
     controller_id: int | None
     """The controller, or the leader of the quorum; NO_CONTROLLER if there is none, None if it cannot be read."""
@@ -66,9 +65,11 @@ class ClusterMetadata:
     cluster_id: str | None
     migration: str | None = None
     brokers: list[Broker]
-    """Registered brokers, including those that are not understood or fenced."""
+    """Registered brokers, including those that are not understood; fenced ones too, except for a commit."""
     requests: list[ZnodeRequest] = field(default_factory=list)
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
+    controller_broker: int = NO_CONTROLLER
+    """The broker that requests to the controller are sent to; NO_CONTROLLER if there is none, or it was not read."""
     metadata_version: int | None = None
     voters: list[Voter] | None = None
     names: MetadataNames = IN_ZOOKEEPER
@@ -142,34 +143,31 @@ class ReadingEnd:
     warnings: Sequence[str] = ()
 
 
-class ClusterSource(Protocol):
-    """The source of a cluster's metadata; `str` gives its address."""
+class Shares(ABC):
+    """The topics of a large cluster in shares, which Spark's executors read; they get this object by pickle."""
 
-    @property
-    def medium(self) -> str:
-        """Name of the metadata's store, for messages."""
+    topics: Sequence[Sequence[str]]
+    """The names of the topics of each share."""
+    quarantine: Sequence[QuarantinedZnode] = ()
+    """Rows of QUARANTINE for topics that could not be listed."""
 
-    def read_driver_metadata(self, small_partitions: int) -> DriverReading:
-        """Read everything except topics and partitions; up to `small_partitions` partitions a cluster is small.
+    @abstractmethod
+    def read(self, number: int) -> Iterable[Rows]:
+        """Read one share."""
 
-        Raise UnreadableError if the source cannot be reached, or contains no Kafka cluster.
+    def read_again(self, torn: Collection[str]) -> Rows | None:
+        """Read topics once more that are `torn`, or were at another time than the list; None if there are none.
+
+        `torn` of the result has all these topics, also deleted ones.
         """
+        del torn
+        return None
 
-    def read_brokers(self) -> tuple[str | None, list[Broker]]:
-        """Read the cluster's id, None if it is not known, and the registered brokers."""
 
-    def read_broker_settings(self) -> tuple[list[Broker], ConfigDefaults]:
-        """Read the registered brokers, and what is known of their configs before they are asked."""
-
-    def read_live(self, topic: str | None, columns: Sequence[str]) -> LiveReading:
-        """Read the whole cluster without Spark, with the partitions of all topics or one.
-
-        `columns` of PARTITIONS are in the order of its schema.
-        """
-
-    def read_end(self) -> ReadingEnd:
-        """Read the position after topics and partitions were read."""
-
+WHY_NO_FENCE: Final = (
+    "a KRaft cluster has no controllership in ZooKeeper to take, and its own controller repairs leaders and ISRs"
+)
+"""Reason why nothing can be written as the controller of a cluster without a fence."""
 
 ResourceName = tuple[str, str]
 """`broker` or `topic`, and its id or name; `<default>` for all brokers."""
@@ -178,73 +176,12 @@ CurrentOverrides = Mapping[ResourceName, Mapping[str, str] | None]
 """Current overrides by resource; None for a topic that does not exist, and for a broker that is not live."""
 
 
-class LiveCluster(CurrentCluster, Protocol):
-    """The small part of a cluster's state that a commit depends on."""
-
-    @property
-    def controller_epoch(self) -> int | None:
-        """Number in /controller_epoch; None if it cannot be read, or there is none."""
-
-    @property
-    def controller_broker(self) -> int:
-        """The broker that requests to the controller are sent to; NO_CONTROLLER if there is none."""
-
-    @property
-    def zookeeper_state(self) -> ClusterState:
-        """The state in ZooKeeper; raise RefusedError for a cluster without ZooKeeper."""
-
-
 @dataclass(frozen=True, slots=True)
 class TopicReading:
     """Topics and their partitions."""
 
     partitions: Sequence[PartitionInfo]
     topics: Sequence[TopicInfo]
-
-
-class ClusterReader(Protocol):
-    """Reads what a plan depends on. After `sync`, no reading is older than that call."""
-
-    def sync(self) -> None:
-        """Make later readings no older than this call."""
-
-    def read_cluster(self) -> LiveCluster:
-        """Read brokers and controller, not older than this call."""
-
-    def read_current(self, changes: Sequence[Change]) -> CurrentState:
-        """Read what changes depend on."""
-
-    def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
-        """Read these partitions."""
-
-    def read_operations(self, operations: Sequence[Operation]) -> OperationState:
-        """Read what operations depend on."""
-
-    def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
-        """Read all reassignments that run or are requested; `moving` has those that the controller lists."""
-
-    def read_requests(self) -> Targets:
-        """Read the reassignments requested in /admin; none if there is no such request."""
-
-    def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
-        """Read the overrides of brokers and topics.
-
-        Raise UnreadableError if a live broker does not answer whose overrides no other broker reports; with
-        `allow_silent` this broker counts as not live.
-        """
-
-    def read_topics(self, names: Sequence[str]) -> TopicReading:
-        """Read these topics with all their partitions."""
-
-    def read_lease_holder(self) -> LeaseHolder | None:
-        """Return the holder of the lease, None if there is none or it cannot be decoded."""
-
-    def read_resident_controller(self) -> LeaseHolder | None:
-        """Return the Surveyor that is the resident controller, None if there is none."""
-
-    @property
-    def zookeeper_client(self) -> KazooClient:
-        """The client of ZooKeeper; raise RefusedError for a cluster without ZooKeeper."""
 
 
 class Lease(Protocol):
@@ -260,30 +197,127 @@ class Lease(Protocol):
         """Release the lease, so that another process can take it while this one continues without writing."""
 
 
-class ClusterConnection(Protocol):
-    """The connection of a whole command to a cluster that it carries a plan out in; `str` gives its address."""
+class Cluster(ABC):
+    """A cluster for a whole command; `str` gives its address.
 
-    def __enter__(self) -> Self: ...
+    The methods that read raise UnreadableError if the cluster does not answer, or contains no Kafka cluster.
+    """
 
-    def __exit__(self, *_: object) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:  # noqa: B027 - a kind may close each connection at once
+        """Close what is open."""
 
     @property
-    def batch_unavailable_reason(self) -> str | None:
-        """Reason why nothing can be written as the controller; None if it can."""
+    @abstractmethod
+    def medium(self) -> str:
+        """Name of the metadata's store, for messages."""
 
     @property
-    def elects_uncleanly(self) -> bool:
-        """Whether unclean elections are requested from the cluster's controller; it makes the others by itself."""
+    def fence(self) -> ZooKeeperSession | None:
+        """The session by which the controllership can be taken, which fences writes of an earlier controller.
 
-    def reading(self) -> AbstractContextManager[ClusterReader]:
-        """Yield a reader; raise UnreadableError if the cluster does not answer, or not anymore in this block."""
+        None if nothing can be written as the controller. The cluster's controller then makes all elections, except
+        for unclean ones, by itself.
+        """
+        return None
+
+    @property
+    def required_fence(self) -> ZooKeeperSession:
+        """The fence; raise RefusedError if the cluster has none."""
+        if self.fence is None:
+            raise RefusedError(f"this command needs ZooKeeper: {WHY_NO_FENCE}; see docs/kraft.md")
+        return self.fence
+
+    @abstractmethod
+    def read_driver_metadata(self, small_partitions: int) -> DriverReading:
+        """Read everything except topics and partitions; up to `small_partitions` partitions a cluster is small."""
+
+    @abstractmethod
+    def read_brokers(self) -> tuple[str | None, list[Broker]]:
+        """Read the cluster's id, None if it is not known, and the registered brokers."""
+
+    @abstractmethod
+    def read_broker_settings(self) -> tuple[list[Broker], ConfigDefaults]:
+        """Read the registered brokers, and what is known of their configs before they are asked."""
+
+    @abstractmethod
+    def read_rows(self) -> Iterable[Rows]:
+        """Read all topics and partitions in this process."""
+
+    def shares(self, count: int) -> Shares | None:
+        """List the topics for reading in at most `count` shares; None if only this process can read the cluster."""
+        del count
+        return None
+
+    @abstractmethod
+    def read_end(self) -> ReadingEnd:
+        """Read the position after topics and partitions were read."""
+
+    @abstractmethod
+    def read_live(self, topic: str | None, columns: Sequence[str]) -> LiveReading:
+        """Read the whole cluster without Spark, with the partitions of all topics or one.
+
+        `columns` of PARTITIONS are in the order of its schema.
+        """
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Make the readings below no older than this call."""
+
+    @abstractmethod
+    def read_cluster(self) -> ClusterMetadata:
+        """Read the live brokers and the controller that requests are sent to, not older than this call."""
+
+    @abstractmethod
+    def read_current(self, changes: Sequence[Change]) -> CurrentState:
+        """Read what changes depend on."""
+
+    @abstractmethod
+    def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
+        """Read these partitions."""
+
+    @abstractmethod
+    def read_operations(self, operations: Sequence[Operation]) -> OperationState:
+        """Read what operations depend on."""
+
+    @abstractmethod
+    def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
+        """Read all reassignments that run or are requested; `moving` has those that the controller lists."""
+
+    @abstractmethod
+    def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
+        """Read the overrides of brokers and topics.
+
+        Raise UnreadableError if a live broker does not answer whose overrides no other broker reports; with
+        `allow_silent` this broker counts as not live.
+        """
+
+    @abstractmethod
+    def read_topics(self, names: Sequence[str]) -> TopicReading:
+        """Read these topics with all their partitions."""
+
+    def read_requests(self) -> Targets:
+        """Read the reassignments requested in /admin; none if there is no such request."""
+        return {}
 
     def withdraw_requests(self, keys: Collection[Key], lease: Lease) -> None:
         """Remove these partitions from the reassignments requested in /admin; raise LeaseLostError without the lease.
 
         The lease is checked once there is a connection: to wait for one may take longer than the session lives.
         """
+        del keys, lease
 
+    def read_resident_controller(self) -> LeaseHolder | None:
+        """Return the Surveyor that is the resident controller, None if there is none."""
+        return None
+
+    @abstractmethod
+    def read_lease_holder(self) -> LeaseHolder | None:
+        """Return the holder of the lease, None if there is none or it cannot be decoded."""
+
+    @abstractmethod
     def lease(
         self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]
     ) -> AbstractContextManager[Lease]:
@@ -294,11 +328,4 @@ class ClusterConnection(Protocol):
 
     def lease_refusal(self) -> str | None:
         """Return why the cluster would deny us the lease, None if it would not; nothing is written."""
-
-    @property
-    def source(self) -> ClusterSource:
-        """The cluster as a metadata source, which reads by this connection."""
-
-    @property
-    def zookeeper_session(self) -> ZooKeeperSession:
-        """The session; raise RefusedError for a cluster without ZooKeeper."""
+        return None

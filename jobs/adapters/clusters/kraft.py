@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn, Self, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from kafka.admin import ConfigResourceType
@@ -21,15 +21,16 @@ from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.clusters.interface import (
+    Cluster,
     ClusterMetadata,
     ConfigDefaults,
     CurrentOverrides,
     DriverReading,
-    Lease,
     LiveReading,
     ReadingEnd,
     ResourceName,
     Rows,
+    Shares,
     TopicReading,
 )
 from jobs.adapters.delta.table_schemas import schema_of
@@ -61,11 +62,12 @@ from jobs.adapters.kraft.topics import (
     read_topics,
     torn_between,
 )
-from jobs.core.errors import RefusedError, UnreadableError, UsageError
+from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.option_places import BOOTSTRAP_SERVERS, option_name
+from jobs.core.properties import on_executor
 from schemas.broker_configs import AUTHORIZER, DEFAULT_ENTITY
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
-from schemas.enums import METADATA_TOPIC
+from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_KRAFT
 from schemas.partition_info import PartitionInfo, TopicInfo
@@ -82,25 +84,28 @@ RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 RATES_SECONDS: Final = 3.0
 """Time limit for the throttle rates of all brokers; short, because a user waits for the result."""
 
-
 CAUGHT_UP_SECONDS: Final = 15.0
 """Time limit for all brokers together to catch up with the quorum."""
 
-
 LOG_DIRS_SECONDS: Final = 30.0
 """Time limit for the log dirs of all brokers."""
+
+BROKERS_SECONDS: Final = 10.0
+"""Seconds for all brokers together to report their overrides."""
 
 
 class NoQuorumError(UnreadableError):
     """No broker has contact with the quorum's leader."""
 
 
-@dataclass(frozen=True, slots=True)
-class KRaftSource:
-    """The brokers of a KRaft cluster: HOST:PORT[,...], and the client.properties for them."""
+@dataclass(slots=True)
+class KRaftCluster(Cluster):
+    """The brokers of a KRaft cluster, HOST:PORT[,...], and the warehouse that has the lease."""
 
     bootstrap_servers: str
+    warehouse: Warehouse
     command_config: Path | None = None
+    _reads: FreshReads | None = field(default=None, init=False, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.bootstrap_servers
@@ -126,37 +131,34 @@ class KRaftSource:
             return DriverReading(metadata=metadata, is_small=is_small, settings=_config_defaults(session))
 
         try:
-            return self._read(read)
+            return self.read(read)
         except NoQuorumError:  # an election of the quorum takes seconds
-            return self._read(read)
+            return self.read(read)
 
     def read_brokers(self) -> tuple[str | None, list[Broker]]:
         """Read the cluster's id and the registered brokers."""
-        return self._read(lambda session: read_cluster(session, self._protocol))
+        return self.read(lambda session: read_cluster(session, self._protocol))
 
     def read_broker_settings(self) -> tuple[list[Broker], ConfigDefaults]:
         """Read the registered brokers and the dynamic settings of all brokers."""
-        return self._read(lambda session: (read_cluster(session, self._protocol)[1], _config_defaults(session)))
+        return self.read(lambda session: (read_cluster(session, self._protocol)[1], _config_defaults(session)))
 
-    def read_rows(self) -> Rows:
+    def read_rows(self) -> list[Rows]:
         """Read all topics and partitions."""
         started = time.perf_counter()
-        return _rows(self._read(self._topics), started)
+        return [_rows(self.read(self._topics), started)]
 
-    def with_absolute_config(self) -> "KRaftSource":
-        """Return the source for processes in other folders, which find client.properties by `on_executor`."""
-        return replace(self, command_config=self.command_config and self.command_config.absolute())
-
-    def shares(self, count: int) -> "Shares":
-        """List the topics, the reassignments and the live brokers, for reading in at most `count` shares.
+    def shares(self, count: int) -> "KRaftShares":
+        """List the topics, the reassignments and the live brokers.
 
         Brokers that do not catch up with the quorum are left out.
         """
+        sent = replace(self, command_config=self.command_config and self.command_config.absolute())
 
-        def read(session: BrokerSession) -> Shares:
+        def read(session: BrokerSession) -> KRaftShares:
             quarantine: list[QuarantinedZnode] = []
             names, is_complete = list_topics(session)
-            brokers = [row for row in read_cluster(session, self._protocol)[1] if row.is_live]
+            brokers = self._live_brokers(session)
             moves = listed_moves(session, quarantine)
             end = None if session.quorum is None else appended_end(session)
             if end is not None:
@@ -167,57 +169,23 @@ class KRaftSource:
                 quarantine.extend(faults)
             size = max(1, -(-len(names) // count))
             shares = [names[start : start + size] for start in range(0, len(names), size)]
-            return Shares(shares, moves, bootstrap(brokers, self._settings), quarantine, end)
+            return KRaftShares(sent, shares, moves, bootstrap(brokers, self._settings), end, quarantine)
 
-        return self._read(read)
-
-    def read_share(self, shares: "Shares", number: int) -> Rows:
-        """Read one share from a live broker, from another one if that does not answer.
-
-        `number` determines the broker to ask first, so that the shares are spread over all brokers.
-        """
-        started = time.perf_counter()
-        names = shares.topics[number]
-        ours = {*names}
-        moves = None if shares.moves is None else {key: move for key, move in shares.moves.items() if key[0] in ours}
-        first = number % max(1, len(shares.addresses))
-        addresses = [*shares.addresses[first:], *shares.addresses[:first], *bootstrap_addresses(self.bootstrap_servers)]
-
-        def read(session: BrokerSession) -> KRaftTopicReading:
-            if session.has_controller and shares.end is not None:
-                await_applied(session.ask, shares.end)
-            return read_share(session, names, moves if session.has_controller else None)
-
-        return _rows(read_from_broker(addresses, self._settings, read), started)
-
-    def read_again(self, shares: "Shares", torn: Collection[str]) -> Rows | None:
-        """Read topics once more that are `torn`, or whose reassignments have changed since; None if there are none.
-
-        `torn` of the result has all these topics, also deleted ones.
-        """
-        started = time.perf_counter()
-
-        def read(session: BrokerSession) -> Rows | None:
-            after = None if shares.moves is None else _running(session)
-            listed = {name for names in shares.topics for name in names}
-            again = sorted(torn_between(shares.moves, after).intersection(listed).union(torn))
-            return replace(_rows(read_topics(session, again), started), torn=again) if again else None
-
-        return self._read(read)
+        return self.read(read)
 
     def read_live(self, topic: str | None, columns: Sequence[str]) -> LiveReading:
         """Read the live state of all topics or one."""
 
-        def read(session: BrokerSession) -> tuple[ClusterMetadata, KRaftTopicReading, dict[str, str | None] | str]:
+        def read(session: BrokerSession) -> tuple[ClusterMetadata, KRaftTopicReading, dict[str, str] | str]:
             reading = self._topics(session, topic)
             return self._metadata(session, reading.moves), reading, _default_rates(session)
 
-        metadata, reading, defaults = self._read(read)
+        metadata, reading, defaults = self.read(read)
         rates, unread = self._read_rates(metadata.live_brokers)
         if isinstance(defaults, str):
             unread[DEFAULT_ENTITY] = defaults
         elif defaults:
-            rates[DEFAULT_ENTITY] = {name: value for name, value in defaults.items() if value is not None}
+            rates[DEFAULT_ENTITY] = defaults
         configs = reading.topics.select(["topic", "config"]).to_pylist(maps_as_pydicts="strict")
         return LiveReading(
             metadata=metadata,
@@ -230,8 +198,111 @@ class KRaftSource:
 
     def read_end(self) -> ReadingEnd:
         """Read the quorum's high watermark, and ACLs and the like."""
-        quorum, security = self._read(lambda session: (describe_quorum(session), read_security(session)))
+        quorum, security = self.read(lambda session: (describe_quorum(session), read_security(session)))
         return ReadingEnd(position=None if quorum is None else quorum.high_watermark, security=security)
+
+    def sync(self) -> None:
+        self.reads.sync()
+
+    def read_cluster(self) -> ClusterMetadata:
+        """Read the live brokers, and the one that requests are sent to; there is no controller epoch of ZooKeeper."""
+        self.sync()
+        cluster_id, brokers = self.reads.read(lambda session: read_cluster(session, self._protocol))
+        broker = self.reads.broker
+        return ClusterMetadata(
+            controller_id=None,
+            controller_epoch=None,
+            position=None,
+            cluster_id=cluster_id,
+            brokers=[row for row in brokers if row.is_live],
+            controller_broker=NO_CONTROLLER if broker is None else broker.broker_id,
+            names=IN_KRAFT,
+        )
+
+    def read_current(self, changes: Sequence[Change]) -> CurrentState:
+        keys = [change.key for change in changes]
+
+        def read(session: BrokerSession) -> CurrentState:
+            live = frozenset(row.broker_id for row in self._live_brokers(session))
+            return CurrentState(precondition_reader.read_partitions(session, keys), {}, live)
+
+        return self.reads.read(read)
+
+    def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
+        key_list = list(keys)
+        return self.reads.read(lambda session: precondition_reader.read_partitions(session, key_list))
+
+    def read_operations(self, operations: Sequence[Operation]) -> OperationState:
+        return self.reads.read(lambda session: precondition_reader.read_operations(session, operations))
+
+    def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
+        del moving  # the controller lists them
+        return self.reads.read(
+            lambda session: precondition_reader.read_reassignments(
+                session, [row.broker_id for row in self._live_brokers(session)]
+            )
+        )
+
+    def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
+        """Read the dynamic settings of topics from one broker, and each broker's settings from the broker itself."""
+        ordered = sorted(resources)
+        topics = [name for kind, name in ordered if kind == "topic"]
+        broker_ids = {int(name) for kind, name in ordered if kind == "broker" and name != DEFAULT_ENTITY}
+        self.sync()
+
+        def read(session: BrokerSession) -> tuple[list[Broker], int, dict[str, dict[str, str] | None]]:
+            brokers = [row for row in self._live_brokers(session) if row.broker_id in broker_ids]
+            return brokers, read_last_applied(session.ask), precondition_reader.read_topic_overrides(session, topics)
+
+        brokers, applied, of_topics = self.reads.read(read)
+        ask_current = partial(_current_rates, applied + 1)
+        of_brokers, reasons = ask_brokers(brokers, self._settings, BROKERS_SECONDS, ask_current)
+        if reasons and not allow_silent:
+            listed = "; ".join(by_reason(dict(sorted(reasons.items()))))
+            raise UnreadableError(f"the configs of brokers cannot be read: {listed}")
+        overrides: dict[ResourceName, Mapping[str, str] | None] = {}
+        for kind, name in ordered:
+            if name == DEFAULT_ENTITY:
+                rates = self.reads.read(_default_rates)
+                overrides[kind, name] = rates if isinstance(rates, dict) else None
+            else:
+                overrides[kind, name] = of_topics.get(name) if kind == "topic" else of_brokers.get(int(name))
+        return overrides
+
+    def read_topics(self, names: Sequence[str]) -> TopicReading:
+        topics, _ = self.reads.read(lambda session: read_named_topics(session, names, with_configs=True))
+        return TopicReading(
+            [_partition_info(partition) for topic in topics.values() for partition in topic.partitions],
+            [
+                TopicInfo(
+                    topic=name,
+                    topic_version=None,
+                    topic_id=topic.topic_id,
+                    config=topic.config,
+                    understood=topic.fault is None and topic.config is not None,
+                    assignment_understood=topic.fault is None,
+                )
+                for name, topic in topics.items()
+            ],
+        )
+
+    def read_lease_holder(self) -> LeaseHolder | None:
+        return current_holder(self.warehouse)
+
+    @contextmanager
+    def lease(
+        self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]
+    ) -> Iterator[WarehouseLease]:
+        """Hold the lease in the warehouse, where a commit writes anyway."""
+        with leased(self.warehouse, holder, timeout_seconds, notify) as lease:
+            yield lease
+
+    @property
+    def reads(self) -> FreshReads:
+        """What reads for changes, which must not be made on an old state."""
+        if self._reads is None:
+            self._reads = FreshReads(bootstrap_addresses(self.bootstrap_servers), self._settings)
+        return self._reads
 
     @property
     def _settings(self) -> dict[str, str]:
@@ -241,7 +312,7 @@ class KRaftSource:
     def _protocol(self) -> str:
         return self._settings.get("security_protocol", "PLAINTEXT")
 
-    def _read(self, read: Callable[[BrokerSession], T]) -> T:
+    def read(self, read: Callable[[BrokerSession], T]) -> T:
         """Return the result of `read` for a broker that knows everything committed before this call.
 
         If no broker at the given addresses catches up in time, a broker that lags behind is read. Like a broker without
@@ -255,6 +326,9 @@ class KRaftSource:
 
         return read_from_broker(bootstrap_addresses(self.bootstrap_servers), self._settings, read_current)
 
+    def _live_brokers(self, session: BrokerSession) -> list[Broker]:
+        return [row for row in read_cluster(session, self._protocol)[1] if row.is_live]
+
     def _caught_up(self, brokers: Sequence[Broker], end: int) -> list[Broker]:
         """Return the brokers that apply the metadata log before the offset `end` in time."""
         answers, _ = ask_brokers(brokers, self._settings, CAUGHT_UP_SECONDS, lambda ask, _: await_applied(ask, end))
@@ -265,7 +339,7 @@ class KRaftSource:
         hidden: list[QuarantinedZnode] = []
 
         def existing() -> frozenset[str]:
-            brokers = [row for row in read_cluster(session, self._protocol)[1] if row.is_live]
+            brokers = self._live_brokers(session)
             names, faults = topics_in_log_dirs(brokers, self._settings)
             hidden.extend(faults)
             return names
@@ -298,20 +372,56 @@ class KRaftSource:
         return rates, {f"broker {broker}": reason for broker, reason in reasons.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Parameters for reading a large cluster in shares."""
+@dataclass(slots=True)
+class KRaftShares(Shares):
+    """The topics of a large cluster in shares, and what else their readers need."""
 
+    cluster: KRaftCluster
+    """The cluster for processes in other folders, with an absolute path of client.properties."""
     topics: Sequence[Sequence[str]]
-    """The names of the topics of each share."""
     moves: Reassignments | None
     """The reassignments before the reading, None if they are not listed."""
     addresses: Sequence[str]
     """Of the live brokers."""
-    quarantine: Sequence[QuarantinedZnode]
-    """Rows of QUARANTINE for metadata that is missing from the lists."""
     end: int | None
     """The offset before which brokers must have applied the metadata log, None if it is unknown."""
+    quarantine: Sequence[QuarantinedZnode] = ()
+
+    def read(self, number: int) -> list[Rows]:
+        """Read one share from a live broker, from another one if that does not answer.
+
+        `number` determines the broker to ask first, so that the shares are spread over all brokers.
+        """
+        started = time.perf_counter()
+        names = self.topics[number]
+        ours = {*names}
+        moves = None if self.moves is None else {key: move for key, move in self.moves.items() if key[0] in ours}
+        first = number % max(1, len(self.addresses))
+        addresses = [
+            *self.addresses[first:],
+            *self.addresses[:first],
+            *bootstrap_addresses(self.cluster.bootstrap_servers),
+        ]
+
+        def read(session: BrokerSession) -> KRaftTopicReading:
+            if session.has_controller and self.end is not None:
+                await_applied(session.ask, self.end)
+            return read_share(session, names, moves if session.has_controller else None)
+
+        settings = read_properties(on_executor(self.cluster.command_config))
+        return [_rows(read_from_broker(addresses, settings, read), started)]
+
+    def read_again(self, torn: Collection[str]) -> Rows | None:
+        """Read topics once more that are `torn`, or whose reassignments have changed since the list."""
+        started = time.perf_counter()
+
+        def read(session: BrokerSession) -> Rows | None:
+            after = None if self.moves is None else _running(session)
+            listed = {name for names in self.topics for name in names}
+            again = sorted(torn_between(self.moves, after).intersection(listed).union(torn))
+            return replace(_rows(read_topics(session, again), started), torn=again) if again else None
+
+        return self.cluster.read(read)
 
 
 def _rows(reading: KRaftTopicReading, started: float) -> Rows:
@@ -357,11 +467,13 @@ def _config_defaults(session: BrokerSession) -> ConfigDefaults:
     return ConfigDefaults(defaults=KRAFT_DEFAULTS, overrides={None: settings})
 
 
-def _default_rates(session: BrokerSession) -> dict[str, str | None] | str:
+def _default_rates(session: BrokerSession) -> dict[str, str] | str:
+    """Return the throttle rates that are set for all brokers, or why this client may not read them."""
     try:
-        return read_default_settings(session, [*RATES])
+        values = read_default_settings(session, [*RATES])
     except RefusedReadError as error:
         return str(error)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def read_throttle_rates(ask: Ask, broker: Broker) -> dict[str, str]:
@@ -420,32 +532,10 @@ def _topics_of(ask: Ask, broker: Broker) -> Collection[str] | None:
     return {topic.name for log_dir in response.results for topic in log_dir.topics}
 
 
-WHY_NO_BATCH: Final = (
-    "a KRaft cluster has no controllership in ZooKeeper to take, and its own controller repairs leaders and ISRs"
-)
-WHY_NO_REQUESTS: Final = "a KRaft cluster has no ZooKeeper, so no requests in /admin"
-
-BROKERS_SECONDS: Final = 10.0
-"""Seconds for all brokers together to report their overrides."""
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise RefusedError(f"this command needs ZooKeeper: {reason}; see docs/kraft.md")
-
-
 def _current_rates(end: int, ask: Ask, broker: Broker) -> dict[str, str]:
     """Return the rates of a broker once it has applied the metadata log before the offset `end`."""
     await_applied(ask, end, BROKERS_SECONDS / 2)
     return read_throttle_rates(ask, broker)
-
-
-def _rates_of_all_brokers(session: BrokerSession) -> dict[str, str] | None:
-    """Return the rates that are set for all brokers, None if this client may not read them."""
-    try:
-        values = read_default_settings(session, [*RATES])
-    except RefusedReadError:
-        return None
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _partition_info(partition: KRaftPartition) -> PartitionInfo:
@@ -461,180 +551,3 @@ def _partition_info(partition: KRaftPartition) -> PartitionInfo:
         isr=partition.isr,
         leader_epoch=partition.leader_epoch,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class KRaftState:
-    """The live brokers of a KRaft cluster, and the one that requests are sent to."""
-
-    cluster_id: str | None
-    brokers: list[Broker]
-    controller_broker: int
-    migration: str | None = None
-    controller_epoch: int | None = None
-    """There is none of ZooKeeper."""
-    deleting: frozenset[str] = frozenset()
-    """Deletions are carried out at once."""
-
-    @property
-    def live(self) -> dict[int, int | None]:
-        return {row.broker_id: row.broker_epoch for row in self.brokers}
-
-    @property
-    def zookeeper_state(self) -> NoReturn:
-        _refuse(WHY_NO_BATCH)
-
-
-@dataclass(frozen=True, slots=True)
-class KRaftReader:
-    """Reads from a broker that has caught up with the quorum."""
-
-    reads: FreshReads
-    warehouse: Warehouse
-
-    def sync(self) -> None:
-        self.reads.sync()
-
-    def read_cluster(self) -> KRaftState:
-        self.sync()
-        cluster_id, brokers = self.reads.read(lambda session: read_cluster(session, self.reads.protocol))
-        live = [row for row in brokers if row.is_live]
-        broker = self.reads.broker
-        return KRaftState(cluster_id, live, -1 if broker is None else broker.broker_id)
-
-    def read_current(self, changes: Sequence[Change]) -> CurrentState:
-        keys = [change.key for change in changes]
-
-        def read(session: BrokerSession) -> CurrentState:
-            live = frozenset(row.broker_id for row in self._live(session))
-            return CurrentState(precondition_reader.read_partitions(session, keys), {}, live)
-
-        return self.reads.read(read)
-
-    def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
-        key_list = list(keys)
-        return self.reads.read(lambda session: precondition_reader.read_partitions(session, key_list))
-
-    def read_operations(self, operations: Sequence[Operation]) -> OperationState:
-        return self.reads.read(lambda session: precondition_reader.read_operations(session, operations))
-
-    def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
-        del moving  # the controller lists them
-        return self.reads.read(
-            lambda session: precondition_reader.read_reassignments(
-                session, [row.broker_id for row in self._live(session)]
-            )
-        )
-
-    def read_requests(self) -> Targets:
-        """Return none: the controller carries out requests at once and stores none."""
-        return {}
-
-    def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
-        """Read the dynamic settings of topics from one broker, and each broker's settings from the broker itself."""
-        ordered = sorted(resources)
-        topics = [name for kind, name in ordered if kind == "topic"]
-        broker_ids = {int(name) for kind, name in ordered if kind == "broker" and name != DEFAULT_ENTITY}
-        self.sync()
-
-        def read(session: BrokerSession) -> tuple[list[Broker], int, dict[str, dict[str, str] | None]]:
-            brokers = [row for row in self._live(session) if row.broker_id in broker_ids]
-            return brokers, read_last_applied(session.ask), precondition_reader.read_topic_overrides(session, topics)
-
-        brokers, applied, of_topics = self.reads.read(read)
-        ask_current = partial(_current_rates, applied + 1)
-        of_brokers, reasons = ask_brokers(brokers, self.reads.settings, BROKERS_SECONDS, ask_current)
-        if reasons and not allow_silent:
-            listed = "; ".join(by_reason(dict(sorted(reasons.items()))))
-            raise UnreadableError(f"the configs of brokers cannot be read: {listed}")
-        overrides: dict[ResourceName, Mapping[str, str] | None] = {}
-        for kind, name in ordered:
-            if name == DEFAULT_ENTITY:
-                overrides[kind, name] = self.reads.read(_rates_of_all_brokers)
-            else:
-                overrides[kind, name] = of_topics.get(name) if kind == "topic" else of_brokers.get(int(name))
-        return overrides
-
-    def read_topics(self, names: Sequence[str]) -> TopicReading:
-        topics, _ = self.reads.read(lambda session: read_named_topics(session, names, with_configs=True))
-        return TopicReading(
-            [_partition_info(partition) for topic in topics.values() for partition in topic.partitions],
-            [
-                TopicInfo(
-                    topic=name,
-                    topic_version=None,
-                    topic_id=topic.topic_id,
-                    config=topic.config,
-                    understood=topic.fault is None and topic.config is not None,
-                    assignment_understood=topic.fault is None,
-                )
-                for name, topic in topics.items()
-            ],
-        )
-
-    def read_lease_holder(self) -> LeaseHolder | None:
-        return current_holder(self.warehouse)
-
-    def read_resident_controller(self) -> None:
-        """Return none: `surveyor control` is refused there."""
-
-    @property
-    def zookeeper_client(self) -> NoReturn:
-        _refuse(WHY_NO_REQUESTS)
-
-    def _live(self, session: BrokerSession) -> list[Broker]:
-        return [row for row in read_cluster(session, self.reads.protocol)[1] if row.is_live]
-
-
-@dataclass(slots=True)
-class KRaftConnection:
-    """The brokers of a KRaft cluster, HOST:PORT[,...], and the warehouse that has the lease."""
-
-    bootstrap_servers: str
-    warehouse: Warehouse
-    command_config: Path | None = None
-    _reads: FreshReads | None = field(default=None, init=False)
-
-    def __str__(self) -> str:
-        return self.bootstrap_servers
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Each reading closes its own connection."""
-
-    @property
-    def batch_unavailable_reason(self) -> str:
-        return WHY_NO_BATCH
-
-    @property
-    def elects_uncleanly(self) -> bool:
-        return True
-
-    @contextmanager
-    def reading(self) -> Iterator[KRaftReader]:
-        if self._reads is None:
-            self._reads = FreshReads(bootstrap_addresses(self.bootstrap_servers), read_properties(self.command_config))
-        yield KRaftReader(self._reads, self.warehouse)
-
-    def withdraw_requests(self, keys: Collection[Key], lease: Lease) -> None:
-        """Do nothing, because no request is stored."""
-
-    @contextmanager
-    def lease(
-        self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]
-    ) -> Iterator[WarehouseLease]:
-        with leased(self.warehouse, holder, timeout_seconds, notify) as lease:
-            yield lease
-
-    def lease_refusal(self) -> None:
-        """Return None: the lease is in the warehouse, where a commit writes anyway."""
-
-    @property
-    def source(self) -> KRaftSource:
-        return KRaftSource(self.bootstrap_servers, self.command_config)
-
-    @property
-    def zookeeper_session(self) -> NoReturn:
-        _refuse(WHY_NO_BATCH)

@@ -87,16 +87,6 @@ class ClusterState:
         """Number in /controller_epoch; None if the znode cannot be decoded."""
         return None if self._is_opaque(CONTROLLER_EPOCH) else self.epoch
 
-    @property
-    def controller_broker(self) -> int:
-        """The broker that requests to the controller are sent to, NO_CONTROLLER if there is none."""
-        return self.controller.broker_id
-
-    @property
-    def zookeeper_state(self) -> "ClusterState":
-        """Itself, for what only a cluster with ZooKeeper has."""
-        return self
-
     def _is_opaque(self, path: str) -> bool:
         return any(row.path == path for row in self.quarantine)
 

@@ -35,6 +35,7 @@ from jobs.core.errors import FencedError, RefusedError, SurveyorError, Unreadabl
 from jobs.core.migration_signs import refuse_migration
 from jobs.core.option_places import conf_section
 from jobs.core.signals import is_interrupted
+from schemas.current_state import CurrentCluster
 from schemas.enums import NO_CONTROLLER
 from schemas.znode_codecs import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 from schemas.znode_json import LAST_EPOCH
@@ -281,7 +282,7 @@ def take_over(
     )
 
 
-def refuse_take_over(state: ClusterState, controller_id: int) -> None:
+def refuse_take_over(state: CurrentCluster, controller_id: int) -> None:
     """Raise RefusedError if the controllership must not be taken over.
 
     That is so during a migration to KRaft, if /controller or /controller_epoch cannot be decoded, or if a broker has

@@ -9,7 +9,7 @@ over the servers of the ensemble.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from operator import attrgetter
 from pathlib import Path
@@ -19,18 +19,16 @@ import pyarrow as pa
 from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
 from msgspec import Struct
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from jobs.adapters.zookeeper.cluster import TOPICS as TOPICS_PATH
-from jobs.adapters.zookeeper.connection import Znode, ZooKeeperSession, children, connected, sync, with_retries
+from jobs.adapters.zookeeper.connection import Znode, children, connected, sync, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_many
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.core.properties import on_executor
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
 ZNODES_PER_TASK: Final = 250
@@ -157,40 +155,6 @@ class TopicReader(_Reader):
             for kind, rows in _by_kind(reading).items():
                 if rows:
                     yield _batch(rows, {field.name for field in _FIELDS_BY_KIND[kind]}, READ, kind=kind)
-
-
-def read_in_process(session: ZooKeeperSession) -> pa.Table:
-    """Read topics and partitions in this process, as rows of READ.
-
-    For a small cluster: reading it takes less time than Spark needs to start a Python worker.
-    """
-    reader = TopicReader(session.endpoint, TOPICS_PATH, 1)
-    with gc_paused(), session.connected() as client:
-        names = with_retries(lambda: reader.list_names(client))
-        return pa.Table.from_batches(reader.batches(client, names), to_arrow_schema(READ))
-
-
-def read_on_executors(spark: SparkSession, session: ZooKeeperSession, tasks: int) -> DataFrame:
-    """Read topics and partitions on executors, as rows of READ.
-
-    The driver lists the topics by `session`; each task opens a separate session, because a session belongs to the
-    process that connected. This does not use the data source, which starts a Python process to create it and
-    another to split it, before an executor starts the reading process. Spark's start and the first znode then take 6 s
-    instead of 3 s.
-    """
-    endpoint = session.endpoint
-    config = None if endpoint.config is None else endpoint.config.absolute()
-    reader = TopicReader(replace(endpoint, config=config), TOPICS_PATH, tasks)
-    with session.connected() as client:
-        shares = reader.shares(client)
-
-    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reader.endpoint = replace(reader.endpoint, config=on_executor(reader.endpoint.config))
-        for batch in numbers:
-            for number in batch["id"].to_pylist():
-                yield from reader.read(shares[number])
-
-    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, READ)
 
 
 class ZnodeReader(_Reader):

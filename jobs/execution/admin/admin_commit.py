@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
-from jobs.adapters.clusters.interface import ClusterConnection, ClusterReader, Lease
+from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.advice.reassignments import owners_of, warnings_of_others
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
@@ -58,7 +58,7 @@ from schemas.text import join_ids, pluralise
 
 def commit_admin(
     settings: Settings,
-    cluster: ClusterConnection,
+    cluster: Cluster,
     commit_log: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
@@ -109,7 +109,7 @@ class AdminCommit:
     """One commit of one plan in admin mode."""
 
     settings: Settings
-    cluster: ClusterConnection
+    cluster: Cluster
     commit_log: CommitLog
     controller: ControllerClient
     throttler: ConfigAdmin | None
@@ -160,11 +160,10 @@ class AdminCommit:
         try:
             if throttle_rows(self.settings.warehouse, plan_id):
                 self.lease.acquire(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
-                with self.cluster.reading() as reader:
-                    plan, attempt = self.commit_log.plan, self.commit_log.attempt
-                    self.commit_log.throttle_left = not end_throttle(
-                        self.settings, reader, plan, self.throttler, attempt
-                    )
+                plan, attempt = self.commit_log.plan, self.commit_log.attempt
+                self.commit_log.throttle_left = not end_throttle(
+                    self.settings, self.cluster, plan, self.throttler, attempt
+                )
                 over = self.commit_log.is_closed or throttle_rows(self.settings.warehouse, plan_id)
                 if self.commit_log.unfinished and not over:
                     again = f"--throttle {self.rate} is given again"
@@ -177,8 +176,7 @@ class AdminCommit:
     def running_moves(self) -> list[Change] | None:
         """The changes of the plan that are moving now; None if the cluster cannot be read."""
         try:
-            with self.cluster.reading() as reader:
-                return moving_partitions(reader, self.commit_log.plan)
+            return moving_partitions(self.cluster, self.commit_log.plan)
         except SurveyorError as error:
             log(f"surveyor: what moves is unknown: {error}", logging.WARNING)
             return None
@@ -192,19 +190,18 @@ class AdminCommit:
         waited = [move for move in moves if move.place not in self._ended]
         if not waited:
             return
-        with self.cluster.reading() as reader:
-            self._report_foreign_throttles(reader, waited)
-            measured = partial(copied_text, self.cluster, self.settings, waited)
-            complete = wait_complete(reader, self.commit_log, waited, self.on_poll, measured)
+        self._report_foreign_throttles(waited)
+        measured = partial(copied_text, self.cluster, self.settings, waited)
+        complete = wait_complete(self.cluster, self.commit_log, waited, self.on_poll, measured)
         self._ended.update(move.place for move in waited)
         waves = join_ids(sorted({move.wave for move in waited}))
         log(f"  complete: {complete} of {len(waited)} reassignments of wave {waves}")
 
-    def _report_foreign_throttles(self, reader: ClusterReader, moves: Sequence[Change]) -> None:
+    def _report_foreign_throttles(self, moves: Sequence[Change]) -> None:
         """Report the throttles of other tools and plans that limit these moves, each once."""
         rate = self.rate if self.throttler is not None else None
         plan, warehouse = self.commit_log.plan, self.settings.warehouse
-        for text in foreign_throttle_texts(warehouse, reader, plan, moves, rate):
+        for text in foreign_throttle_texts(warehouse, self.cluster, plan, moves, rate):
             if text not in self._throttles_reported:
                 self._throttles_reported.add(text)
                 log(f"surveyor: {text}", logging.WARNING)
@@ -231,8 +228,7 @@ class AdminCommit:
         log(f"  wave {wave[0].wave}: {pluralise(len(requested), 'change')} requested")
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
-        with self.cluster.reading() as reader:
-            return recheck_wave(reader, self.commit_log, wave, timeout_seconds, self.registrations)
+        return recheck_wave(self.cluster, self.commit_log, wave, timeout_seconds, self.registrations)
 
     def _check_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
         """Check the changes of the next requests; raise RefusedError if the plan has been closed since."""
@@ -240,43 +236,40 @@ class AdminCommit:
         return self._recheck(rows, 0.0)
 
     def _read_back(self, accepted: Sequence[PlanRow]) -> None:
-        with self.cluster.reading() as reader:
-            for outcome in record_concurrent_changes(reader, self.commit_log, accepted, self.registrations):
-                log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)
+        for outcome in record_concurrent_changes(self.cluster, self.commit_log, accepted, self.registrations):
+            log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""
         if self.rate is None or self.throttler is None:
             return
-        with self.cluster.reading() as reader:
-            candidates = [move for move in self._moves if move.place not in self._idle]
-            moving = count_moving(reader, candidates)
-            self._idle.update(move.place for move in candidates)
-            self._idle.difference_update(move.place for move in [*moving, *upcoming])
-            moves = [*moving, *upcoming]
-            if moves:
-                plan_id, attempt = self.commit_log.plan.plan_id, self.commit_log.attempt
-                warehouse = self.settings.warehouse
-                set_throttle(warehouse, reader, self.throttler, plan_id, moves, self.rate, attempt=attempt)
+        candidates = [move for move in self._moves if move.place not in self._idle]
+        moving = count_moving(self.cluster, candidates)
+        self._idle.update(move.place for move in candidates)
+        self._idle.difference_update(move.place for move in [*moving, *upcoming])
+        moves = [*moving, *upcoming]
+        if moves:
+            plan_id, attempt = self.commit_log.plan.plan_id, self.commit_log.attempt
+            warehouse = self.settings.warehouse
+            set_throttle(warehouse, self.cluster, self.throttler, plan_id, moves, self.rate, attempt=attempt)
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
         """Raise RefusedError if other reassignments are in the way of this wave."""
         moving, plan = self.controller.reassignments(), self.commit_log.plan
-        with self.cluster.reading() as reader:
-            reader.sync()
-            others = classify(reader.read_reassignments(moving))
-            try:
-                warnings_of_others(self.settings, reader, plan, changes_among(wave), others)
-            except RefusedError as error:
-                if not self.commit_log.intents_written:
-                    raise
-                raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
-            if self.throttler is not None:
-                in_use = {
-                    plan.plan_id,
-                    *(owner.row.plan_id for owner in owners_of(self.settings.warehouse, others.understood)),
-                }
-                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, in_use)
+        self.cluster.sync()
+        others = classify(self.cluster.read_reassignments(moving))
+        try:
+            warnings_of_others(self.settings, self.cluster, plan, changes_among(wave), others)
+        except RefusedError as error:
+            if not self.commit_log.intents_written:
+                raise
+            raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
+        if self.throttler is not None:
+            in_use = {
+                plan.plan_id,
+                *(owner.row.plan_id for owner in owners_of(self.settings.warehouse, others.understood)),
+            }
+            clear_leftover_throttles(self.settings.warehouse, self.cluster, self.throttler, in_use)
 
 
 def _retry_hint(plan_id: str) -> str:
@@ -285,7 +278,7 @@ def _retry_hint(plan_id: str) -> str:
 
 def end_throttle(
     settings: Settings,
-    reader: ClusterReader,
+    cluster: Cluster,
     plan: Plan,
     throttler: ConfigAdmin | None,
     attempt: int | None = None,
@@ -295,7 +288,7 @@ def end_throttle(
     Return False if it should have been removed and was not.
     """
     plan_id = plan.plan_id
-    moving = moving_partitions(reader, plan)
+    moving = moving_partitions(cluster, plan)
     if moving:
         moves = pluralise(len({move.key for move in moving}), "partition", "is", "are")
         stays = f"the throttle of plan {plan_id} stays set while {moves} moving"
@@ -305,20 +298,19 @@ def end_throttle(
         still = f"the throttle of plan {plan_id} is still set, the Admin API does not answer"
         log(f"surveyor: {still}; {_retry_hint(plan_id)}")
         return False
-    return not clear_throttle(settings.warehouse, reader, throttler, plan_id, attempt)
+    return not clear_throttle(settings.warehouse, cluster, throttler, plan_id, attempt)
 
 
-def maintain_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None) -> int:
+def maintain_throttle(settings: Settings, cluster: Cluster, plan: Plan, rate: int | None) -> int:
     """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
-    with cluster.reading() as reader:
-        state = reader.read_cluster()
-        refuse_other_cluster(plan, state, settings.address, settings.address_option)
-        with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-            throttler = LeaseGuardedAdmin(admin, lease)
-            moving = moving_partitions(reader, plan)
-            if moving and rate is not None:
-                refuse_edited(plan)  # the plan determines what is throttled
-                set_throttle(settings.warehouse, reader, throttler, plan.plan_id, moving, rate)
-            elif throttle_rows(settings.warehouse, plan.plan_id):
-                end_throttle(settings, reader, plan, throttler)
+    state = cluster.read_cluster()
+    refuse_other_cluster(plan, state, settings.address, settings.address_option)
+    with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+        throttler = LeaseGuardedAdmin(admin, lease)
+        moving = moving_partitions(cluster, plan)
+        if moving and rate is not None:
+            refuse_edited(plan)  # the plan determines what is throttled
+            set_throttle(settings.warehouse, cluster, throttler, plan.plan_id, moving, rate)
+        elif throttle_rows(settings.warehouse, plan.plan_id):
+            end_throttle(settings, cluster, plan, throttler)
     return len(moving)

@@ -24,7 +24,7 @@ from jobs.adapters.brokers.admin_client import (
     describe_error,
 )
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.clusters.interface import ClusterConnection, ClusterReader, Lease
+from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.console_output.plan_text import warnings
 from jobs.core.errors import RefusedError, SurveyorError
@@ -69,8 +69,7 @@ Reason = tuple[Outcome, str]
 class Cancellation(ABC):
     """What is cancelled: the reassignments of a plan, or of some partitions."""
 
-    cluster: ClusterConnection
-    reader: ClusterReader
+    cluster: Cluster
     fewer_copies: bool
     """Whether a partition may be left with fewer copies than before."""
     skip_unsafe: bool
@@ -94,8 +93,8 @@ class Cancellation(ABC):
 
     def read(self, keys: Collection[Key]) -> CancellationPlan:
         """Read how far these partitions are now."""
-        self.reader.sync()
-        state, partitions = self.reader.read_cluster(), self.reader.read_partitions(keys)
+        self.cluster.sync()
+        state, partitions = self.cluster.read_cluster(), self.cluster.read_partitions(keys)
         steps = [[self.step_of(key, partitions[key])] for key in keys]
         return CancellationPlan(state, partitions_of(state, steps, partitions, fewer_copies=self.fewer_copies))
 
@@ -193,7 +192,7 @@ class _Requests:
         """
 
         def read() -> CancellationPlan:
-            if (self.cancellation.reader.read_resident_controller() is not None) != self._is_resident:
+            if (self.cancellation.cluster.read_resident_controller() is not None) != self._is_resident:
                 change = "is no longer" if self._is_resident else "has become"
                 raise RefusedError(f"`surveyor control` {change} the controller; run the same command again")
             return self.cancellation.read(keys)
@@ -358,9 +357,7 @@ def refuse_unapproved(question: str, lines: Iterable[str], warned: Sequence[str]
         raise SurveyorError("not cancelled: the question was not answered with yes")
 
 
-def below_min_isr_warnings(
-    settings: Settings, reader: ClusterReader, partitions: Iterable[PartitionStatus]
-) -> list[str]:
+def below_min_isr_warnings(settings: Settings, cluster: Cluster, partitions: Iterable[PartitionStatus]) -> list[str]:
     """Warn of partitions that a cancellation leaves below min.insync.replicas, by the configs of their topics now.
 
     A warehouse that cannot be read does not prevent a cancellation: Kafka's default then counts for other topics.
@@ -374,6 +371,6 @@ def below_min_isr_warnings(
             default = default_min_isr_of(settings.warehouse, last_snapshot(settings.warehouse))
     except (SurveyorError, OSError, DeltaError):
         warn(f"the brokers' {MIN_ISR} is unknown: Kafka's default, {DEFAULT_MIN_ISR}, is assumed")
-    topics = reader.read_topics(sorted({topic for topic, _ in isr_after})).topics
+    topics = cluster.read_topics(sorted({topic for topic, _ in isr_after})).topics
     minimum = {row.topic: min_isr_of(row.config, default) for row in topics}
     return [*warnings((), (), (), cancelled_below_min_isr(minimum, isr_after))]

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.brokers.connection import connection_refusal
 from jobs.adapters.brokers.listeners import Listener
-from jobs.adapters.clusters.interface import ClusterConnection, Lease, LiveCluster
+from jobs.adapters.clusters.interface import Cluster, ClusterMetadata, Lease
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.core.option_places import COMMAND_CONFIG, WAREHOUSE, option_name, value_at
 from jobs.core.signals import raise_on_signal
@@ -79,7 +79,7 @@ def refuse_known_other_cluster(settings: Settings, cluster_id: str | None) -> No
 
 
 @contextmanager
-def admin_of(settings: Settings, state: LiveCluster) -> Iterator[Admin]:
+def admin_of(settings: Settings, state: ClusterMetadata) -> Iterator[Admin]:
     """Yield a connection to the Admin API of the cluster's live brokers, of the controller if that answers.
 
     Raise LoginFailedError if brokers refuse the login or this client does not trust them, and AdminUnavailableError if
@@ -97,7 +97,7 @@ def admin_of(settings: Settings, state: LiveCluster) -> Iterator[Admin]:
         yield admin
 
 
-def login_failure_of(settings: Settings, state: LiveCluster) -> LoginFailedError | None:
+def login_failure_of(settings: Settings, state: ClusterMetadata) -> LoginFailedError | None:
     """Ask the controller, or else a few brokers, for a connection; return why they and this client cannot agree on one.
 
     Return None if a retry may succeed, or if the connection succeeds.
@@ -121,8 +121,8 @@ def login_failure_of(settings: Settings, state: LiveCluster) -> LoginFailedError
 @contextmanager
 def controller_of(
     settings: Settings,
-    cluster: ClusterConnection,
-    state: LiveCluster,
+    cluster: Cluster,
+    state: ClusterMetadata,
     *,
     is_resident: bool,
     running: ReassignmentOptions,
@@ -136,13 +136,15 @@ def controller_of(
         with admin_of(settings, state) as admin:
             yield admin, LeaseGuardedAdmin(admin, lease)
         return
-    controller = ResidentControllerClient(cluster.zookeeper_session)
+    controller = ResidentControllerClient(cluster.required_fence)
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)
         yield controller, None if admin_or_none is None else LeaseGuardedAdmin(admin_or_none, lease)
 
 
-def _throttler(stack: ExitStack, settings: Settings, state: LiveCluster, running: ReassignmentOptions) -> Admin | None:
+def _throttler(
+    stack: ExitStack, settings: Settings, state: ClusterMetadata, running: ReassignmentOptions
+) -> Admin | None:
     """Return the Admin API for throttles; None if none is needed, or if it does not answer and none was requested."""
     if running.throttle is None and not throttle_rows(settings.warehouse):
         return None
@@ -158,7 +160,7 @@ def _throttler(stack: ExitStack, settings: Settings, state: LiveCluster, running
 
 @contextmanager
 def lease_for(
-    settings: Settings, cluster: ClusterConnection, plan_id: str, command: str, timeout_seconds: float | None = None
+    settings: Settings, cluster: Cluster, plan_id: str, command: str, timeout_seconds: float | None = None
 ) -> Iterator[Lease]:
     """Hold the cluster's lease, after waiting `timeout_seconds` at most; None waits only for a process that was killed.
 

@@ -24,7 +24,7 @@ from jobs.adapters.brokers.admin_client import (
     error_name,
 )
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.clusters.interface import ClusterConnection, Lease
+from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.running_waves import read_and_check, read_statuses
@@ -109,7 +109,7 @@ in CHECK_VALID_SECONDS.
 
 
 def request_changes(  # noqa: PLR0917 - where, what, and under which checks
-    cluster: ClusterConnection,
+    cluster: Cluster,
     commit_log: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
@@ -159,7 +159,7 @@ class _RowCheck:
 
 
 def _requests(
-    cluster: ClusterConnection,
+    cluster: Cluster,
     shown: Shown,
     commit_log: CommitLog,
     controller: ControllerClient,
@@ -333,18 +333,17 @@ def _read_back(shown: Shown, changes: Sequence[PlanRow], lost_response: str) -> 
         return {}, reasons.CLUSTER_UNREAD.render(answer=lost_response, error=_first_line(error))
 
 
-def _shown(cluster: ClusterConnection, plan: Plan, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
+def _shown(cluster: Cluster, plan: Plan, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
     """Return the changes of a plan that the cluster shows within `seconds`; raise UnreadableError."""
     tasks, partition_changes = operations_among(changes), changes_among(changes)
-    with cluster.reading() as reader:
 
-        def await_receipt() -> list[Key]:
-            _, of_changes = read_and_check(reader, plan, partition_changes)
-            _, of_operations = check_operations(tasks, reader.read_operations(tasks))
-            outcomes = [*of_changes, *of_operations]
-            return [outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED]
+    def await_receipt() -> list[Key]:
+        _, of_changes = read_and_check(cluster, plan, partition_changes)
+        _, of_operations = check_operations(tasks, cluster.read_operations(tasks))
+        outcomes = [*of_changes, *of_operations]
+        return [outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED]
 
-        return _wait_until_seen(await_receipt, len(changes), seconds)
+    return _wait_until_seen(await_receipt, len(changes), seconds)
 
 
 def _wait_until_seen(received: Callable[[], list[Key]], count: int, seconds: float) -> list[Key]:
@@ -378,7 +377,7 @@ def _permission(change: PlanRow) -> tuple[str, str]:
     return "cluster", "ALTER"
 
 
-def _reassign(cluster: ClusterConnection, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
+def _reassign(cluster: Cluster, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
     codes = controller.reassign({change.key: change.replicas_after for change in changes})
     why_unknown = reasons.UNNAMED.render()
     missing = [change for change in changes if change.key not in codes]
@@ -392,15 +391,14 @@ def _reassign(cluster: ClusterConnection, controller: ControllerClient, changes:
     return {**codes, **unknown, **dict.fromkeys(shown, NO_ERROR)}
 
 
-def _shown_reassignments(cluster: ClusterConnection, changes: Sequence[Change]) -> list[Key]:
+def _shown_reassignments(cluster: Cluster, changes: Sequence[Change]) -> list[Key]:
     """Return which reassignments the cluster shows that the answer does not name; raise UnreadableError."""
-    with cluster.reading() as reader:
 
-        def received() -> list[Key]:
-            statuses = read_statuses(reader, changes)
-            return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
+    def received() -> list[Key]:
+        statuses = read_statuses(cluster, changes)
+        return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
-        return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)
+    return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)
 
 
 def _elect_uncleanly(shown: Shown, admin: Admin, changes: Sequence[Change]) -> Codes:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jobs.adapters.clusters.interface import ClusterReader, Lease
+from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.adapters.zookeeper.connection import poll_until, with_retries
-from jobs.core.errors import StillRunningError
+from jobs.core.errors import NoAnswerError, StillRunningError
 from jobs.core.units import Part
 from jobs.preconditions.admin_changes import check_for_admin
 from jobs.preconditions.operations import check_operations, confirm_creations
@@ -39,7 +39,7 @@ _MAX_PAUSE_SECONDS: Final = 2.0
 
 
 def recheck_wave(
-    reader: ClusterReader,
+    cluster: Cluster,
     commit_log: CommitLog,
     wave: Sequence[PlanRow],
     timeout_seconds: float = PREVIOUS_WAVE_SECONDS,
@@ -58,62 +58,62 @@ def recheck_wave(
     candidates = [change for change in wave if change.key not in refused]
     operations, changes = operations_among(candidates), changes_among(candidates)
     pending, outcomes = poll_until(
-        lambda: read_and_check(reader, commit_log.plan, changes, registrations),
+        lambda: read_and_check(cluster, commit_log.plan, changes, registrations),
         lambda checked: not _any_stale(checked[1]),
         timeout_seconds,
     )
     commit_log.add_outcomes(outcomes)
     if not operations:
         return [*pending]
-    pending_operations, operation_outcomes = check_operations(operations, reader.read_operations(operations))
+    pending_operations, operation_outcomes = check_operations(operations, cluster.read_operations(operations))
     commit_log.add_outcomes(operation_outcomes)
     return [*pending, *pending_operations]
 
 
 def read_and_check(
-    reader: ClusterReader, plan: Plan, changes: Sequence[Change], registrations: PlannedRegistrations = NO_REGISTRATIONS
+    cluster: Cluster, plan: Plan, changes: Sequence[Change], registrations: PlannedRegistrations = NO_REGISTRATIONS
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Read the latest state of a plan's changes; return the pending ones and the outcomes of the others."""
-    reader.sync()
-    pending, outcomes = check_for_admin(changes, reader.read_current(changes), registrations)
-    return pending, confirm_creations(plan, outcomes, reader.read_operations)
+    cluster.sync()
+    pending, outcomes = check_for_admin(changes, cluster.read_current(changes), registrations)
+    return pending, confirm_creations(plan, outcomes, cluster.read_operations)
 
 
 def record_concurrent_changes(
-    reader: ClusterReader, commit_log: CommitLog, accepted: Sequence[PlanRow], registrations: PlannedRegistrations
+    cluster: Cluster, commit_log: CommitLog, accepted: Sequence[PlanRow], registrations: PlannedRegistrations
 ) -> list[RowOutcome]:
     """Read back accepted changes that were planned without versions; record and return what requests do not explain."""
     unversioned = [row for row in changes_among(accepted) if is_unversioned(row)]
     if not unversioned:
         return []
-    reader.sync()
-    outcomes = read_back(unversioned, reader.read_current(unversioned), registrations)
+    cluster.sync()
+    outcomes = read_back(unversioned, cluster.read_current(unversioned), registrations)
     commit_log.replace_outcomes(outcomes)
     return outcomes
 
 
 def read_statuses(
-    reader: ClusterReader, changes: Sequence[Change], requested: Sequence[Change] = ()
+    cluster: Cluster, changes: Sequence[Change], requested: Sequence[Change] = ()
 ) -> list[tuple[Change, ReassignmentStatus, str]]:
     """Read the latest status of each reassignment, and the detail that shows it, as `reassignment_statuses`."""
-    return list(reassignment_statuses(changes, requested, _read_current(reader, changes)))
+    return list(reassignment_statuses(changes, requested, _read_current(cluster, changes)))
 
 
-def _read_current(reader: ClusterReader, changes: Sequence[Change]) -> CurrentState:
-    reader.sync()
-    return reader.read_current(changes)
+def _read_current(cluster: Cluster, changes: Sequence[Change]) -> CurrentState:
+    cluster.sync()
+    return cluster.read_current(changes)
 
 
-def moving_partitions(reader: ClusterReader, plan: Plan) -> list[Change]:
+def moving_partitions(cluster: Cluster, plan: Plan) -> list[Change]:
     """Read which changes of a plan are moving now."""
-    return count_moving(reader, reassignments_of(plan))
+    return count_moving(cluster, reassignments_of(plan))
 
 
-def count_moving(reader: ClusterReader, moves: Sequence[Change]) -> list[Change]:
+def count_moving(cluster: Cluster, moves: Sequence[Change]) -> list[Change]:
     """Read which of these reassignments are moving now."""
     if not moves:
         return []
-    return [move for move, status, _ in read_statuses(reader, moves) if status is ReassignmentStatus.IN_PROGRESS]
+    return [move for move, status, _ in read_statuses(cluster, moves) if status is ReassignmentStatus.IN_PROGRESS]
 
 
 def _any_stale(outcomes: Sequence[RowOutcome]) -> bool:
@@ -121,7 +121,7 @@ def _any_stale(outcomes: Sequence[RowOutcome]) -> bool:
 
 
 def wait_complete(
-    reader: ClusterReader,
+    cluster: Cluster,
     commit_log: CommitLog,
     moves: Sequence[Change],
     on_poll: Callable[[], None],
@@ -147,7 +147,7 @@ def wait_complete(
 
     with progress(step, detail):
         while unfinished:
-            current = with_retries(lambda: _read_current(reader, unfinished))  # noqa: B023 - called at once
+            current = with_retries(lambda: _read_current(cluster, unfinished), (NoAnswerError,))  # noqa: B023 - called at once
             statuses = list(reassignment_statuses(unfinished, requested, current))
             diverged = [(move, detail) for move, status, detail in statuses if status is ReassignmentStatus.DIVERGED]
             failures = [_failed_move(commit_log, move, detail) for move, detail in diverged]
@@ -175,13 +175,13 @@ def blocked_text(moves: Sequence[Change], current: CurrentState) -> str:
     return f"{pluralise(count, 'move', 'waits', 'wait')} for {broker_list(brokers)}, which {are} not live"
 
 
-def read_blocked(reader: ClusterReader, plan: Plan) -> str:
+def read_blocked(cluster: Cluster, plan: Plan) -> str:
     """Read which reassignments of a plan wait for brokers that are not live; return as `blocked_text`."""
-    live = reader.read_cluster().live
+    live = cluster.read_cluster().live
     candidates = [move for move in reassignments_of(plan) if not live.keys() >= {*move.replicas_after}]
     if not candidates:
         return ""
-    current = _read_current(reader, candidates)
+    current = _read_current(cluster, candidates)
     statuses = reassignment_statuses(candidates, (), current)
     return blocked_text([move for move, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS], current)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from jobs.adapters.clusters.interface import ClusterReader, CurrentOverrides
+from jobs.adapters.clusters.interface import Cluster, CurrentOverrides
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
@@ -57,7 +57,7 @@ def rate_of(rows: Iterable[ThrottledConfig]) -> int | None:
 
 def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     warehouse: Warehouse,
-    reader: ClusterReader,
+    cluster: Cluster,
     admin: ConfigAdmin,
     plan_id: str,
     moves: Sequence[Change],
@@ -71,13 +71,13 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:
-        clear_throttle(warehouse, reader, admin, plan_id, attempt)
+        clear_throttle(warehouse, cluster, admin, plan_id, attempt)
         return
     if not warehouse.has(_TABLE):
         warehouse.ensure_tables()
     rows = {_key(row): row for row in throttle_rows(warehouse, plan_id)}
     configs = throttle_configs(moves, rate)
-    current = reader.read_overrides({*configs, *map(_resource, rows.values())})
+    current = cluster.read_overrides({*configs, *map(_resource, rows.values())})
     configs = {resource: values for resource, values in configs.items() if current[resource] is not None}
     for resource, values in configs.items():
         for name, value in values.items():
@@ -96,7 +96,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
 
 def clear_throttle(
     warehouse: Warehouse,
-    reader: ClusterReader,
+    cluster: Cluster,
     admin: ConfigAdmin,
     plan_id: str,
     attempt: int | None = None,
@@ -110,7 +110,7 @@ def clear_throttle(
     if not rows:
         return []
     # a broker that does not answer must not keep the throttle of the others; its own rows stay
-    current = reader.read_overrides({_resource(row) for row in rows}, allow_silent=True)
+    current = cluster.read_overrides({_resource(row) for row in rows}, allow_silent=True)
     unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current)
     _store(warehouse, plan_id, unrestored)
     if unrestored:
@@ -133,12 +133,12 @@ def not_removed_text(rows: Iterable[ThrottledConfig]) -> str:
 
 
 def clear_leftover_throttles(
-    warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, in_use: Collection[str]
+    warehouse: Warehouse, cluster: Cluster, admin: ConfigAdmin, in_use: Collection[str]
 ) -> None:
     """Clear the throttles that plans have left behind, except the plans `in_use`, of which replicas may move."""
     for other in other_throttled_plans(warehouse, in_use):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
-        clear_throttle(warehouse, reader, admin, other)
+        clear_throttle(warehouse, cluster, admin, other)
 
 
 def throttle_lines(
@@ -167,14 +167,14 @@ def other_throttle_line(plan_id: str) -> str:
 
 
 def foreign_throttle_texts(
-    warehouse: Warehouse, reader: ClusterReader, plan: Plan, pending: Sequence[PlanRow], rate: int | None
+    warehouse: Warehouse, cluster: Cluster, plan: Plan, pending: Sequence[PlanRow], rate: int | None
 ) -> Iterator[str]:
     """Describe the throttles of other tools and plans that limit a plan's moves; its own one takes their place."""
     rows = throttle_rows(warehouse)
     if rate or (rate is None and rate_of(row for row in rows if row.plan_id == plan.plan_id)):
         return
     try:
-        throttles = throttles_of_moves(reader, changes_among(pending), rows)
+        throttles = throttles_of_moves(cluster, changes_among(pending), rows)
     except SurveyorError as error:  # a config that cannot be read prevents no commit that sets no throttle
         yield f"whether a throttle of another tool limits the moves is unknown: {error}"
         return

@@ -47,6 +47,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas.current_state import CurrentCluster
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.plan import RowOutcome
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
@@ -65,7 +66,7 @@ class HeldControllership:
     """Notifies the brokers of changes that were written; the caller handles their responses."""
 
 
-def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
+def refuse_unreachable(state: CurrentCluster, listener: Listener) -> None:
     """Raise RefusedError if some live broker could not be notified of what is written."""
     for row in state.quarantine:
         if row.path.startswith(f"{BROKER_IDS}/"):

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, session_of
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
@@ -498,7 +498,7 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
     settings = controller.plan_inbox.settings
 
     def cancel() -> None:
-        with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
+        with ZooKeeperCluster(settings.zookeeper_endpoint) as cluster:
             outcomes.extend(cancel_running(settings, cluster, plan, skip_unsafe=False))
 
     cancels = Thread(target=cancel)

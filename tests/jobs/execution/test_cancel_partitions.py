@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper import connection
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.console_output.view_tables import NO_SNAPSHOT
@@ -157,7 +157,7 @@ def test_judged_again_after_a_request_was_removed(  # noqa: PLR0913, PLR0917 - a
     code: int,
 ) -> None:
     """The original replicas fell behind meanwhile."""
-    place = (ZooKeeperConnection, "withdraw_requests")
+    place = (ZooKeeperCluster, "withdraw_requests")
     clock = delay_once(monkeypatch, *place, lambda: controller.put_state(T, 0, 9, [9]))
     monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
     lay_tables(surveyor.warehouse)
@@ -184,7 +184,7 @@ def test_no_request_is_removed_without_the_lease(
     successor: bytes | None,
 ) -> None:
     """ZooKeeper ended the session meanwhile: what is requested now may be that of another process with the lease."""
-    withdraw = ZooKeeperConnection.withdraw_requests
+    withdraw = ZooKeeperCluster.withdraw_requests
 
     def connected_again(*arguments: Any) -> None:  # noqa: ANN401 - those of the original
         tree.client.delete(LEASE)
@@ -192,7 +192,7 @@ def test_no_request_is_removed_without_the_lease(
             tree.write(LEASE, successor)
         withdraw(*arguments)
 
-    monkeypatch.setattr(ZooKeeperConnection, "withdraw_requests", connected_again)
+    monkeypatch.setattr(ZooKeeperCluster, "withdraw_requests", connected_again)
 
     done = cancel(surveyor, tree, f"{T}-0,{T}-2", "--apply")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperReader
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import RefusedError, SurveyorError
@@ -58,7 +58,7 @@ def lease_is_lost(tree: KafkaTree, controller: CancellingController, monkeypatch
 
 def control_begins(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
     del tree, controller
-    monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: this_process("control"))
+    monkeypatch.setattr(ZooKeeperCluster, "read_resident_controller", lambda _: this_process("control"))
 
 
 def next_is_too_large(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +301,7 @@ def test_what_cannot_be_read_back_is_read_again(
     """The topic's znode is illegible at the first reading after the request."""
     lay_tables(cancellation.surveyor.warehouse)
     monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
-    tree, path, read = cancellation.tree, f"/brokers/topics/{T}", ZooKeeperReader.read_partitions
+    tree, path, read = cancellation.tree, f"/brokers/topics/{T}", ZooKeeperCluster.read_partitions
     written = list[bytes]()
     for partition in (1, 2):
         controller.finish(T, partition)
@@ -310,14 +310,14 @@ def test_what_cannot_be_read_back_is_read_again(
         written.append(tree.client.get(path)[0])
         tree.write(path, b"no JSON")
 
-    def read_once(reader: ZooKeeperReader, keys: Any) -> Any:  # noqa: ANN401 - that of the original
+    def read_once(reader: ZooKeeperCluster, keys: Any) -> Any:  # noqa: ANN401 - that of the original
         found = read(reader, keys)
         if written:
             tree.write(path, written.pop())
         return found
 
     controller.after_request = spoil
-    monkeypatch.setattr(ZooKeeperReader, "read_partitions", read_once)
+    monkeypatch.setattr(ZooKeeperCluster, "read_partitions", read_once)
 
     done = cancellation.run("--apply")
 
@@ -376,7 +376,7 @@ def test_nothing_is_requested_of_another_controller(
     tree = cancellation.tree
     tree.write("/admin/reassign_partitions", json.dumps(REQUEST).encode())
     holders = [this_process("control"), None] if is_resident else [None, this_process("control")]
-    monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: holders.pop(0))
+    monkeypatch.setattr(ZooKeeperCluster, "read_resident_controller", lambda _: holders.pop(0))
     before = [tree.client.get(path) for path in TOUCHED]
 
     done = cancellation.run("--apply")

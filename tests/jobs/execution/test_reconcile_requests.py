@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import asdict, replace
 
-from jobs.adapters.clusters.interface import ClusterConnection
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.core.errors import FencedError
 from jobs.execution.batch.topic_operations import write_tasks
@@ -100,7 +100,7 @@ def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Preflig
     pairs: list[Compared] = []
     unnamed = {"plan_id": "", "cluster": ""}
 
-    def noting(settings: Settings, cluster: ClusterConnection, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
+    def noting(settings: Settings, cluster: Cluster, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
         due = [*chain(*steps_due(surveyor.warehouse, tree))]
         changes = msgspec.convert([row | unnamed for row in due if "action" in row], list[Change])
         tasks = msgspec.convert([row for row in due if "kind" in row], list[Operation])

@@ -10,7 +10,7 @@ import pytest
 from jobs.core.errors import RefusedError
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
 from schemas.plan import Plan
-from schemas.rows import Broker, BrokerEpoch
+from schemas.rows import Broker, BrokerEpoch, QuarantinedZnode
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.typed_rows import typed
 
@@ -26,6 +26,7 @@ class Cluster:
     brokers: list[Broker] = field(default_factory=list)
     live: Mapping[int, int | None] = field(default_factory=lambda: {1: 21, 2: 22, 3: 23})
     deleting: frozenset[str] = frozenset()
+    quarantine: list[QuarantinedZnode] = field(default_factory=list)
 
 
 def plan(changes: int = 1, requires_dead: tuple[int, ...] = (), **columns: Any) -> Plan:  # noqa: ANN401

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.execution.admin.admin_commit import commit_admin
@@ -61,7 +61,7 @@ def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) 
     commit_log.add_outcomes(outcomes)
     if due:
         with (
-            ZooKeeperConnection(settings.zookeeper_endpoint) as cluster,
+            ZooKeeperCluster(settings.zookeeper_endpoint) as cluster,
             lease_for(settings, cluster, plan.plan_id, "commit") as lease,
         ):
             commit_admin(settings, cluster, commit_log, controller, due, lease=lease)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.clusters.interface import ClusterSource
-from jobs.adapters.clusters.kraft import KRaftSource
-from jobs.adapters.clusters.zookeeper import ZooKeeperSource
+from jobs.adapters.clusters.interface import Cluster
+from jobs.adapters.clusters.kraft import KRaftCluster
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.core.option_places import option_places
 from jobs.runtime.console import CommandResult
@@ -16,6 +17,7 @@ from jobs.runtime.suggestions import GivenOptions
 from tests.jobs.support.commands.settings import settings_of
 
 ZOOKEEPER: GivenOptions = {"zookeeper": ("--zookeeper", "zk:1")}
+KRAFT = KRaftCluster("k:1", Warehouse("w", "default"))
 BROKERS: GivenOptions = {"bootstrap_servers": ("--bootstrap-server", "k:1")}
 
 
@@ -28,8 +30,8 @@ def _settings(
     return settings_of("w", zookeeper, bootstrap_servers=bootstrap_servers, conf_path=conf, given_options=given_options)
 
 
-def _source(settings: Settings) -> ClusterSource:
-    with settings.open_source() as source:
+def _source(settings: Settings) -> Cluster:
+    with settings.connect() as source:
         return source
 
 
@@ -40,8 +42,8 @@ def _conf(folder: Path, *lines: str) -> Path:
 
 
 def test_each_address_has_its_source() -> None:
-    assert isinstance(_source(_settings(zookeeper="zk:1")), ZooKeeperSource)
-    assert _source(_settings(bootstrap_servers="k:1")) == KRaftSource("k:1")
+    assert isinstance(_source(_settings(zookeeper="zk:1")), ZooKeeperCluster)
+    assert _source(_settings(bootstrap_servers="k:1")) == KRAFT
 
 
 @pytest.mark.parametrize(
@@ -76,8 +78,8 @@ def test_a_chroot_may_have_any_characters() -> None:
 
 
 def test_a_typed_address_excludes_that_of_the_environment() -> None:
-    assert isinstance(_source(_settings("zk:1", "k:1", given_options=ZOOKEEPER)), ZooKeeperSource)
-    assert isinstance(_source(_settings("zk:1", "k:1", given_options=BROKERS)), KRaftSource)
+    assert isinstance(_source(_settings("zk:1", "k:1", given_options=ZOOKEEPER)), ZooKeeperCluster)
+    assert isinstance(_source(_settings("zk:1", "k:1", given_options=BROKERS)), KRaftCluster)
 
 
 def test_two_addresses_are_refused(tmp_path: Path) -> None:
@@ -91,17 +93,15 @@ def test_two_addresses_are_refused(tmp_path: Path) -> None:
 
 def test_the_file_is_used_if_it_is_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     conf = _conf(tmp_path, 'bootstrap_servers = "k:1"')
-    assert _source(_settings(conf=conf)) == KRaftSource("k:1")
-    assert isinstance(_source(_settings("zk:1", conf=conf)), ZooKeeperSource)
-    assert _source(_settings("zk:1", conf=conf, given_options={"conf_path": ("--conf", str(conf))})) == KRaftSource(
-        "k:1"
-    )
+    assert _source(_settings(conf=conf)) == KRAFT
+    assert isinstance(_source(_settings("zk:1", conf=conf)), ZooKeeperCluster)
+    assert _source(_settings("zk:1", conf=conf, given_options={"conf_path": ("--conf", str(conf))})) == KRAFT
     assert "bootstrap_servers k:1" in capsys.readouterr().err
 
 
 def test_a_typed_address_excludes_that_of_the_file(tmp_path: Path) -> None:
     conf = _conf(tmp_path, 'bootstrap_servers = "k:1"')
-    assert isinstance(_source(_settings("zk:1", conf=conf, given_options=ZOOKEEPER)), ZooKeeperSource)
+    assert isinstance(_source(_settings("zk:1", conf=conf, given_options=ZOOKEEPER)), ZooKeeperCluster)
 
 
 def test_a_command_that_needs_zookeeper_refuses_a_kraft_cluster() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperSource
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UsageError
 from jobs.core.properties import on_executor
@@ -36,10 +35,10 @@ def test_a_file_that_executors_lack_is_named(
     if content is not None:
         config.write_text(content)
     tables: Any = SimpleNamespace(spark=spark)
-    with ZooKeeperSession(ZooKeeperEndpoint(tree.hosts)) as session, session.connected():
-        session.endpoint = ZooKeeperEndpoint(tree.hosts, config)
+    with ZooKeeperCluster(ZooKeeperEndpoint(tree.hosts)) as cluster, cluster.connected():
+        cluster.endpoint = ZooKeeperEndpoint(tree.hosts, config)
         with pytest.raises(UsageError) as refused:
-            stage_topics(ZooKeeperSource(session), tables, tiny=False)
+            stage_topics(cluster, tables, tiny=False)
 
     (line,) = str(refused.value).splitlines()
     assert missing in line

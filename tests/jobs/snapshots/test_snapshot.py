@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 from msgspec.structs import replace
 
-from jobs.adapters.clusters.interface import ClusterSource
-from jobs.adapters.clusters.zookeeper import ZooKeeperSource
+from jobs.adapters.clusters.interface import Cluster
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.embedded.processes import free_port
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import ExitCode
@@ -374,13 +374,12 @@ def test_seconds_by_phase(surveyor: Surveyor) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def small(settings: Settings, source: ClusterSource, _: object) -> snapshot_read.DriverMetadata:
+    def small(settings: Settings, source: Cluster, _: object) -> snapshot_read.DriverMetadata:
         reading = read_small(settings, source)
-        assert isinstance(source, ZooKeeperSource)
-        session = source.session
-        session.endpoint, session.timeout = ZooKeeperEndpoint(f"127.0.0.1:{free_port()}"), 0.1
+        assert isinstance(source, ZooKeeperCluster)
+        source.endpoint, source.timeout = ZooKeeperEndpoint(f"127.0.0.1:{free_port()}"), 0.1
         if reading.tiny:  # read by this session, and by executors otherwise
-            session.__exit__()
+            source.__exit__()
         return reading
 
     read_small = snapshot_read.read_driver_metadata

@@ -38,6 +38,7 @@ from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.documented_commands import ROOT
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.client_cluster import ClientCluster
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.torture.faults import pids_of, stopped
 from tests.jobs.torture.rounds import prepare, run_round
@@ -111,7 +112,7 @@ def test_controller_that_zookeeper_names_is_asked(
         return OURS
 
     monkeypatch.setattr(KafkaAdminClient, "_refresh_controller_id", former)
-    state = read_cluster(kafka.client)
+    state = ClientCluster(kafka.client).read_cluster()
     with connected_admin(bootstrap(state.brokers, {}), {}) as admin, pytest.raises(AdminUnavailableError):
         admin.unresponsive_reason()
     with admin_of(Settings("default", str(tmp_path), ClusterConf()), state) as admin:

@@ -12,7 +12,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from jobs import plan, show
-from jobs.adapters.clusters.kraft import KRaftSource
+from jobs.adapters.clusters.kraft import KRaftCluster
 from jobs.adapters.embedded.kraft import CLUSTER_ID, EmbeddedKRaftCluster
 from jobs.cli import COMMANDS, app
 from jobs.core.errors import UnreadableError
@@ -175,7 +175,7 @@ def test_show_reads_brokers_live(story: Story) -> None:
 
 
 def test_pages_make_one_list(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = KRaftSource(story.cluster.nodes[story.survivor].address)
+    source = KRaftCluster(story.cluster.nodes[story.survivor].address, story.surveyor.warehouse)
     whole = view_now(source).partitions
     monkeypatch.setattr("jobs.adapters.kraft.topics.PAGE_PARTITIONS", 2)
     assert view_now(source).partitions == whole
@@ -184,11 +184,11 @@ def test_pages_make_one_list(story: Story, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_broker_that_is_down_is_passed_over(story: Story) -> None:
     down, up = (story.cluster.nodes[node].address for node in (story.killed, story.survivor))
-    assert {row.broker_id for row in KRaftSource(f"{down},{up}").read_brokers()[1]} == {
+    assert {row.broker_id for row in KRaftCluster(f"{down},{up}", story.surveyor.warehouse).read_brokers()[1]} == {
         node for node in story.cluster.nodes if node != story.killed
     }
     with pytest.raises(UnreadableError, match=down):
-        KRaftSource(down).read_brokers()
+        KRaftCluster(down, story.surveyor.warehouse).read_brokers()
 
 
 def test_sizes_are_recorded(story: Story) -> None:

@@ -21,8 +21,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
-from jobs.adapters.clusters.interface import ClusterSource
-from jobs.adapters.clusters.kraft import KRaftSource
+from jobs.adapters.clusters.interface import Cluster
+from jobs.adapters.clusters.kraft import KRaftCluster
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.kerberos import login
@@ -44,7 +45,9 @@ last one has no permission until a test grants it all."""
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _JAAS = " ".join([_LOGIN, *(f'user_{name}="{PASSWORD}"' for name in USERS)]) + ";"
 
-Guarded = dict[str, ClusterSource]
+Guarded = dict[str, Cluster]
+
+NO_WAREHOUSE = Warehouse("none", "guarded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, kdc: Kdc) -> Iterator[Guar
         ]
         for granted in admin.create_acls(allowed).values():
             granted.result()
-        reader = KRaftSource(outside, files["reader"])
+        reader = KRaftCluster(outside, NO_WAREHOUSE, files["reader"])
         assert eventually(lambda: len(view_now(reader).configs) == len(topics))
         yield described
 
@@ -138,10 +141,10 @@ def _properties(user: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def sources(guarded: GuardedCluster) -> Guarded:
-    return {user: KRaftSource(guarded.outside, file) for user, file in guarded.files.items()}
+    return {user: KRaftCluster(guarded.outside, NO_WAREHOUSE, file) for user, file in guarded.files.items()}
 
 
-def _faults(source: ClusterSource) -> dict[str, str]:
+def _faults(source: Cluster) -> dict[str, str]:
     return {row.path: row.reason for row in source.read_live(None, SOURCE_COLUMNS).quarantine}
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from jobs.adapters.brokers.admin_client import Admin, connected_admin
 from jobs.adapters.brokers.broker_client import connected_broker
-from jobs.adapters.clusters.kraft import KRaftConnection, KRaftSource
+from jobs.adapters.clusters.kraft import KRaftCluster
 from jobs.adapters.delta.warehouse_lease import WarehouseLease
 from jobs.adapters.kraft.session import open_session
 from jobs.adapters.kraft.topics import read_named_partitions
@@ -213,7 +213,7 @@ TOPIC_COMMITS = {
 
 def topic_now(kafka: KRaftKafka, name: str) -> Topic | None:
     """The topic as brokers know it that have caught up with the quorum; None if there is none."""
-    with KRaftConnection(kafka.surveyor.hosts, kafka.surveyor.warehouse).reading() as reader:
+    with KRaftCluster(kafka.surveyor.hosts, kafka.surveyor.warehouse) as reader:
         reader.sync()
         reading = reader.read_topics([name])
     return next(((row.topic_id, len(reading.partitions), row.config) for row in reading.topics), None)
@@ -265,7 +265,7 @@ Led = dict[int, tuple[int | None, int, list[int]]]
 
 def led_now(kafka: KRaftKafka, topic: str) -> Led:
     """The partitions as brokers know them that have caught up with the quorum."""
-    with KRaftConnection(kafka.surveyor.hosts, kafka.surveyor.warehouse).reading() as reader:
+    with KRaftCluster(kafka.surveyor.hosts, kafka.surveyor.warehouse) as reader:
         reader.sync()
         rows = reader.read_topics([topic]).partitions
     return {row.partition: (row.leader, row.leader_epoch or 0, row.replicas) for row in rows}
@@ -533,7 +533,10 @@ def test_an_unclean_election_is_kafkas_own(kafka: KRaftKafka, tmp_path: Path, mo
     left = [kafka.cluster.nodes[node].address for node in (behind, other)]
 
     def alive() -> list[set[int]]:
-        return [{row.broker_id for row in KRaftSource(address).read_brokers()[1]} for address in left]
+        return [
+            {row.broker_id for row in KRaftCluster(address, kafka.surveyor.warehouse).read_brokers()[1]}
+            for address in left
+        ]
 
     topics = ["unclean", *killed_at]
     kafka.create({topic: [[in_sync, behind]] for topic in topics})

@@ -23,7 +23,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
 )
 
 from jobs.adapters.brokers.admin_client import connected_admin
-from jobs.adapters.clusters.kraft import KRaftSource
+from jobs.adapters.clusters.kraft import KRaftCluster
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.java.jars import NEWER_KAFKA
@@ -165,7 +166,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
         def lets_in(user: str, address: str) -> bool:
             try:
-                reading = KRaftSource(address, files[user]).read_driver_metadata(0)
+                reading = KRaftCluster(address, Warehouse("none", "secured"), files[user]).read_driver_metadata(0)
             except SurveyorError:
                 return False
             return not reading.metadata.quarantine and len(reading.metadata.live_brokers) == len(NODES)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from jobs.adapters.clusters import kraft
-from jobs.adapters.clusters.kraft import KRaftReader
+from jobs.adapters.clusters.kraft import KRaftCluster
 from jobs.adapters.kraft import fresh_reads, precondition_reader
 from jobs.adapters.kraft.session import StaleMetadataError
 from jobs.core.errors import UnreadableError
@@ -22,11 +22,6 @@ HANGS = "it did not answer in time"
 class Reads:
     """What FreshReads is asked for; broker 2 hangs, and broker 3 does not catch up."""
 
-    protocol = "PLAINTEXT"
-
-    def __init__(self) -> None:
-        self.settings = dict[str, str]()
-
     def sync(self) -> None:
         """Every reading is current."""
 
@@ -35,7 +30,7 @@ class Reads:
 
 
 @pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> KRaftReader:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> KRaftCluster:
     def ask(
         brokers: Sequence[Broker], _: object, __: float, question: Callable[[Any, Broker], dict[str, str]]
     ) -> tuple[dict[int, dict[str, str]], dict[int, str]]:
@@ -59,17 +54,18 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> KRaftReader:
     monkeypatch.setattr(kraft, "read_cluster", lambda *_: ("id", BROKERS))
     monkeypatch.setattr(kraft, "ask_brokers", ask)
     monkeypatch.setattr(precondition_reader, "read_topic_overrides", lambda *_: {"t": {"b": "2"}})
-    return KRaftReader(cast("Any", Reads()), cast("Any", None))
+    monkeypatch.setattr(kraft, "FreshReads", lambda *_: Reads())
+    return KRaftCluster("kafka:9092", cast("Any", None))
 
 
-def test_brokers_that_do_not_answer_are_named(reader: KRaftReader) -> None:
+def test_brokers_that_do_not_answer_are_named(cluster: KRaftCluster) -> None:
     """A throttle must know what it replaces."""
     with pytest.raises(UnreadableError, match="the configs of brokers cannot be read: ") as unread:
-        reader.read_overrides(RESOURCES)
+        cluster.read_overrides(RESOURCES)
     assert f"broker 2: {HANGS}; broker 3: it does not catch up with the metadata log" in str(unread.value)
 
 
-def test_the_others_are_read_where_that_is_enough(reader: KRaftReader) -> None:
+def test_the_others_are_read_where_that_is_enough(cluster: KRaftCluster) -> None:
     """As where a throttle is removed: that of a broker that hangs stays, and that of the others does not."""
-    found = reader.read_overrides(RESOURCES, allow_silent=True)
+    found = cluster.read_overrides(RESOURCES, allow_silent=True)
     assert [*found.values()] == [{"a": "1"}, None, None, None, {"b": "2"}]

@@ -13,7 +13,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected, poll_until, read, use_kafka_acl
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options
@@ -128,7 +128,7 @@ def test_a_user_other_than_the_brokers_can_take_the_lease(tree: KafkaTree, confi
     """The brokers' ACL alone would deny the znodes below /surveyor to the user that creates it."""
     tree.client.set_acls("/brokers/topics", OF_SASL)
     endpoint = configured(tree.hosts, OPERATOR)
-    with ZooKeeperConnection(endpoint) as cluster:
+    with ZooKeeperCluster(endpoint) as cluster:
         before = tree.dump()
         assert cluster.lease_refusal() is None
         assert tree.dump() == before
@@ -143,7 +143,7 @@ def test_a_user_other_than_the_brokers_can_take_the_lease(tree: KafkaTree, confi
 def test_a_denied_lease_leaves_no_znode(tree: KafkaTree, configured: Configured) -> None:
     """A client without credentials has no identity that an ACL could have, and a closed root denies all."""
     tree.client.set_acls("/brokers/topics", OF_SASL)
-    with ZooKeeperConnection(tree.endpoint) as anonymous:
+    with ZooKeeperCluster(tree.endpoint) as anonymous:
         needs_user = anonymous.lease_refusal()
         assert needs_user is not None
         with pytest.raises(RefusedError) as refused, anonymous.lease(HOLDER, 1.0, lambda _: None):
@@ -152,7 +152,7 @@ def test_a_denied_lease_leaves_no_znode(tree: KafkaTree, configured: Configured)
     assert tree.client.exists("/surveyor") is None
 
     tree.client.set_acls("/", OF_SASL)
-    with ZooKeeperConnection(configured(tree.hosts, OPERATOR)) as operator:
+    with ZooKeeperCluster(configured(tree.hosts, OPERATOR)) as operator:
         absent = operator.lease_refusal()
     assert absent is not None
     assert "ask an administrator to create /surveyor, with the brokers' ACL and an entry for digest:surveyor" in absent
@@ -161,7 +161,7 @@ def test_a_denied_lease_leaves_no_znode(tree: KafkaTree, configured: Configured)
 def test_the_lease_names_the_entry_that_an_acl_lacks(tree: KafkaTree, configured: Configured) -> None:
     tree.client.set_acls("/brokers/topics", OF_SASL)
     tree.client.create("/surveyor", acl=OF_SASL)
-    with ZooKeeperConnection(configured(tree.hosts, OPERATOR)) as operator:
+    with ZooKeeperCluster(configured(tree.hosts, OPERATOR)) as operator:
         denied = operator.lease_refusal()
     assert denied is not None
     assert "add to the ACL of /surveyor an entry for digest:surveyor with the permissions cdr" in denied

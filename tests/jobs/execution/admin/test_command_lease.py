@@ -10,7 +10,7 @@ from kazoo.security import READ_ACL_UNSAFE
 from msgspec.structs import replace
 
 from jobs.adapters.clusters.interface import Lease
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper.connection import sync, with_retries
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease, current_holder
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
@@ -105,7 +105,7 @@ def test_lease_of_an_ended_session_is_not_deleted(proxy: ZooKeeperProxy, tree: K
 def test_zookeeper_denies_the_lease(tree: KafkaTree, settings: Settings) -> None:
     tree.client.create("/surveyor", acl=READ_ACL_UNSAFE)
 
-    with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
+    with ZooKeeperCluster(settings.zookeeper_endpoint) as cluster:
         foreseen = cluster.lease_refusal()
     with (
         pytest.raises(RefusedError, match=r"NoAuth.*--zookeeper-config a user.*commit_lease = false") as refused,

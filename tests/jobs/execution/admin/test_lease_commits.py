@@ -10,7 +10,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection, ZooKeeperReader
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
@@ -25,6 +25,7 @@ from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import RATES, overrides, own_lease
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.client_cluster import ClientCluster
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 T, OTHER = "t", "other"
@@ -136,7 +137,7 @@ def test_zookeeper_lost_during_the_wait_is_still_running(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    controller.events = [lambda: monkeypatch.setattr("jobs.execution.admin.running_waves._read_current", lose)]
+    controller.events = [lambda: monkeypatch.setattr("jobs.adapters.zookeeper.precondition_reader.read_current", lose)]
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.3)
 
     stopped = run(surveyor, kafka, plan)
@@ -205,7 +206,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     turned: list[tuple[Outcome, int | None]] = []
 
     def cancel() -> None:
-        with ZooKeeperConnection(kafka.endpoint) as cluster:
+        with ZooKeeperCluster(kafka.endpoint) as cluster:
             stored = read_plan(surveyor.warehouse, plan.plan_id)
             outcomes = cancel_running(settings, cluster, stored, skip_unsafe=False)
             turned.extend((outcome.outcome, outcome.change.partition) for outcome in outcomes)
@@ -233,7 +234,7 @@ def test_a_dry_run_names_the_running_commit_and_advises_to_wait(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """Its throttle is in use, although none of its replicas move yet."""
-    reader = ZooKeeperReader(kafka.client)
+    reader = ClientCluster(kafka.client)
     set_throttle(surveyor.warehouse, reader, controller, "theirs", plan.changes, 1000)
     dry = [("commit", plan.plan_id, "--mode", "admin"), ("cancel", "--throttles")]
     with own_lease(settings_of(surveyor.warehouse.uri, kafka.hosts), "theirs", "commit"):

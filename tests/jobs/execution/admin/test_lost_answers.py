@@ -1,7 +1,6 @@
 """Requests to Kafka's controller whose answer was lost: ZooKeeper shows the result, or the outcome is unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
 from types import SimpleNamespace
@@ -368,8 +367,7 @@ def outcomes_of(decided: list[Change]) -> list[Outcome]:
     topic = CurrentTopic("topic t", None, Decoded(assignment), is_unversioned=True)
     partition = CurrentPartition(topic, 0, "t-0", None, Decoded(LeaderAndIsr(1, 5, A)))
     current = CurrentState({("t", 0): partition}, {}, frozenset({1, 2, 3}))
-    reader: Any = SimpleNamespace(sync=lambda: None, read_current=lambda _: current)
-    cluster: Any = SimpleNamespace(reading=lambda: nullcontext(reader))
+    cluster: Any = SimpleNamespace(sync=lambda: None, read_current=lambda _: current)
     none: Any = None
     log = CommitLog(none, Plan(plan_record(), WAVES, [], []), none, intents_written=True)
     log.add_outcomes(RowOutcome(change, Outcome.APPLIED, "accepted") for change in decided)

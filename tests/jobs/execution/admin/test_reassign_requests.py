@@ -8,7 +8,7 @@ from kafka.errors import IncompatibleBrokerVersion
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.plan_submission import RESIDENT, announce_resident, read_resident_controller
 from jobs.core.errors import RefusedError
@@ -68,7 +68,7 @@ def test_requests_of_other_clients_stay(kafka: KafkaTree, controller: MovingCont
     """The other request was written after all checks had passed."""
     kafka.write(REASSIGN, order({0: [2, 1], 1: [2, 1]}))
 
-    with ZooKeeperConnection(kafka.endpoint) as cluster:
+    with ZooKeeperCluster(kafka.endpoint) as cluster:
         ResidentControllerClient(cluster).reassign({(T, 0): [3, 1]})
 
     assert kafka.client.get(REASSIGN)[0] == order({1: [2, 1], 0: [3, 1]})
@@ -96,7 +96,7 @@ def test_refused_if_another_controller_would_not_read_it(
 
     monkeypatch.setattr(resident_controller_client, "read_resident_controller", changed)
     with (
-        ZooKeeperConnection(kafka.endpoint) as cluster,
+        ZooKeeperCluster(kafka.endpoint) as cluster,
         pytest.raises(RefusedError, match="is no longer the controller"),
     ):
         ResidentControllerClient(cluster).reassign({(T, 0): [3, 1]})

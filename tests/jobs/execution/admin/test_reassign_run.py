@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperReader
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.execution.admin.admin_commit import AdminCommit
@@ -31,6 +31,7 @@ from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.client_cluster import ClientCluster
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 T, OTHER = "t", "other"
@@ -443,7 +444,7 @@ def test_the_throttle_of_a_plan_that_moves_is_not_left_behind(
     rows = [reassignment(kafka, "far", 0, [6, 8])]
     theirs = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
     CommitLog.open(warehouse, theirs, Actor("ann@ops1")).append_intents(theirs.changes)
-    set_throttle(warehouse, ZooKeeperReader(kafka.client), controller, theirs.plan_id, theirs.changes, 1000)
+    set_throttle(warehouse, ClientCluster(kafka.client), controller, theirs.plan_id, theirs.changes, 1000)
     controller.begin(("far", 0), [6, 8])
     theirs_set = overrides(kafka)
     assert theirs_set
@@ -661,7 +662,7 @@ def test_partition_in_several_waves_continues_where_it_is(
 
 
 def left_behind(kafka: KafkaTree, controller: MovingController, warehouse: Warehouse, plan: Plan) -> None:
-    set_throttle(warehouse, ZooKeeperReader(kafka.client), controller, plan.plan_id, plan.changes, 1000)
+    set_throttle(warehouse, ClientCluster(kafka.client), controller, plan.plan_id, plan.changes, 1000)
 
 
 def test_leftover_throttle_of_a_committed_plan_is_cleared(
@@ -867,13 +868,13 @@ def test_a_wave_that_has_ended_is_not_read_for_each_later_one(  # noqa: PLR0913,
     kafka.add_topic("many", {number: [0, 1] for number in range(waves)})
     rows = [reassignment(kafka, "many", number, [3, 1], wave=number) for number in range(waves)]
     plan = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
-    read_current, reads = ZooKeeperReader.read_current, list[str]()
+    read_current, reads = ZooKeeperCluster.read_current, list[str]()
 
-    def counted(reader: ZooKeeperReader, changes: Sequence[Change]) -> CurrentState:
+    def counted(reader: ZooKeeperCluster, changes: Sequence[Change]) -> CurrentState:
         reads.extend(f"{change.topic}-{change.partition}" for change in changes)
         return read_current(reader, changes)
 
-    monkeypatch.setattr(ZooKeeperReader, "read_current", counted)
+    monkeypatch.setattr(ZooKeeperCluster, "read_current", counted)
     assert run(surveyor, kafka, plan, "--throttle", "1MB/s", "--wait").exit_code == DONE
     assert len(controller.waves) == waves
     assert reads.count("many-0") <= READS_OF_A_MOVE

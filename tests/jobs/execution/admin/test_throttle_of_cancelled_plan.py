@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from schemas.enums import PlanKind
@@ -16,6 +15,7 @@ from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import store_plan
+from tests.jobs.support.zookeeper.client_cluster import ClientCluster
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 T = "t"
@@ -30,7 +30,7 @@ def plan(tree: KafkaTree, controller: MovingController, warehouse: Warehouse) ->
         warehouse, tree, [reassignment(tree, T, 0, [0, 3])], kind=PlanKind.REASSIGN.value, status="cancelled"
     )
     controller.begin((T, 0), [0, 3])
-    set_throttle(warehouse, ZooKeeperReader(tree.client), controller, made.plan_id, made.changes, 1000)
+    set_throttle(warehouse, ClientCluster(tree.client), controller, made.plan_id, made.changes, 1000)
     return made
 
 

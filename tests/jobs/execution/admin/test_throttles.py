@@ -5,7 +5,6 @@ from typing import Any, NoReturn
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import LeaseLostError, UsageError
 from jobs.execution.admin.reassignment_options import (
@@ -26,6 +25,7 @@ from tests.jobs.support.controllers.throttled_tree import (
     override,
     overrides,
 )
+from tests.jobs.support.zookeeper.client_cluster import ClientCluster
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.typed_rows import typed
 
@@ -65,11 +65,11 @@ def brokers(kafka: KafkaTree) -> ConfigBrokers:
 def throttle(  # noqa: PLR0913, PLR0917 - as the function has
     brokers: ConfigBrokers, settings: Settings, plan: str, moves: list[Change], rate: int, attempt: int | None = None
 ) -> None:
-    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, plan, moves, rate, attempt=attempt)
+    set_throttle(settings.warehouse, ClientCluster(brokers.tree.client), brokers, plan, moves, rate, attempt=attempt)
 
 
 def clear(brokers: ConfigBrokers, settings: Settings) -> list[ThrottledConfig]:
-    return clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
+    return clear_throttle(settings.warehouse, ClientCluster(brokers.tree.client), brokers, PLAN)
 
 
 def test_rates_and_replicas_as_kafkas_tool_sets_them(
@@ -333,7 +333,7 @@ def test_unanswered_request_may_have_been_applied(
 
 
 def test_nothing_to_clear_sends_no_request(kafka: KafkaTree, settings: Settings) -> None:
-    assert clear_throttle(settings.warehouse, ZooKeeperReader(kafka.client), _no_brokers(), PLAN) == []
+    assert clear_throttle(settings.warehouse, ClientCluster(kafka.client), _no_brokers(), PLAN) == []
 
 
 def _no_brokers() -> Any:  # noqa: ANN401 - not to be touched

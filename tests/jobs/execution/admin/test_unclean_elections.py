@@ -5,14 +5,14 @@ controller would elect one that lacks its records, without a permission.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec.structs import replace
 
+from jobs.adapters.clusters.interface import WHY_NO_FENCE
 from jobs.core.errors import RefusedError
 from jobs.execution.admin import controller_client
 from jobs.execution.admin.controller_client import request_changes
@@ -53,7 +53,7 @@ UNCLEAN = Change(
 CLEAN = replace(UNCLEAN, partition=0, isr_before=[1, 2])
 
 
-class Reader:
+class ReadCluster:
     """The cluster, in which the partition of the clean election has this leader."""
 
     def __init__(self, leader: int) -> None:
@@ -81,17 +81,13 @@ def outcomes(leader: int) -> tuple[list[Key], dict[int, tuple[str, str]]]:
     asked: list[Key] = []
     judged: list[RowOutcome] = []
 
-    @contextmanager
-    def reading() -> Iterator[Reader]:
-        yield Reader(leader)
-
     def elect_unclean(keys: Sequence[Key]) -> dict[Key, int]:
         asked.extend(keys)
         return dict.fromkeys(keys, 0)
 
     commit_log = SimpleNamespace(add_outcomes=judged.extend, plan=SimpleNamespace(operations=[]))
     controller = SimpleNamespace(elect_unclean=elect_unclean)
-    parts = SimpleNamespace(reading=reading), commit_log, controller
+    parts = ReadCluster(leader), commit_log, controller
     lease = SimpleNamespace(refuse_lost=lambda: None)
     given = cast("tuple[Any, Any, Any]", parts)
     request_changes(*given, [CLEAN, UNCLEAN], cast("Any", lease), list, lambda _: None, time.monotonic())
@@ -112,14 +108,10 @@ def test_clean_elections_are_left_to_the_controller(monkeypatch: pytest.MonkeyPa
 )
 def test_a_plan_with_an_unclean_election_can_be_committed(changes: list[Change], is_admin: bool) -> None:  # noqa: FBT001
     plan = cast("Any", SimpleNamespace(title="p", changes=changes, tasks=[], operations=[]))
-    batch_unavailable_reason = "there is no controllership"
-    cluster = cast(
-        "Any",
-        SimpleNamespace(elects_uncleanly=True, batch_unavailable_reason=batch_unavailable_reason),
-    )
+    cluster = cast("Any", SimpleNamespace(fence=None))
     nothing = cast("Any", None)
     if is_admin:
-        assert choose_mode(Mode.AUTO, nothing, plan, nothing, cluster=cluster) == (Mode.ADMIN, batch_unavailable_reason)
+        assert choose_mode(Mode.AUTO, nothing, plan, nothing, cluster=cluster) == (Mode.ADMIN, WHY_NO_FENCE)
     else:
         with pytest.raises(RefusedError, match="elects live replicas in sync by itself"):
             choose_mode(Mode.AUTO, nothing, plan, nothing, cluster=cluster)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.clusters.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
 from jobs.adapters.zookeeper.plan_submission import announce_resident
@@ -29,6 +28,7 @@ from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, overrid
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.client_cluster import ClientCluster
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.torture
@@ -88,7 +88,7 @@ def called_back(warehouse: Warehouse, tree: KafkaTree) -> Plan:
 def throttled(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """A cancelled plan whose requested reassignments continue under a throttle."""
     plan = called_back(warehouse, tree)
-    set_throttle(warehouse, ZooKeeperReader(tree.client), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
+    set_throttle(warehouse, ClientCluster(tree.client), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
     return plan
 
 

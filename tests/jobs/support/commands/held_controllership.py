@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.batch_commit import HeldControllership
@@ -41,7 +41,7 @@ def commit_held(
         responses = BrokerResponses.of(notified.responses)
         broker_responses.record(settings.warehouse, responses.table(settings.warehouse.cluster))
 
-    with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
+    with ZooKeeperCluster(settings.zookeeper_endpoint) as cluster:
         assessment = check_before_commit(settings, cluster, plan, Mode.BATCH, limits)
         held_controllership = HeldControllership(held, notify_brokers)
         apply_plan(settings, cluster, plan, assessment, hold.max_hold, held=held_controllership)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from jobs.adapters.clusters.interface import Lease
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.execution.admin.connections import lease_for
 from jobs.runtime.settings import Settings
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
@@ -23,7 +23,7 @@ Overrides = dict[str, dict[str, str]]
 def own_lease(settings: Settings, plan_id: str, command: str) -> Iterator[Lease]:
     """The lease as a process has it that does nothing else."""
     with (
-        ZooKeeperConnection(settings.zookeeper_endpoint) as cluster,
+        ZooKeeperCluster(settings.zookeeper_endpoint) as cluster,
         lease_for(settings, cluster, plan_id, command) as lease,
     ):
         yield lease

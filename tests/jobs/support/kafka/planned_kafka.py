@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin_client import connected_admin
-from jobs.adapters.clusters.kraft import KRaftConnection
-from jobs.adapters.clusters.zookeeper import ZooKeeperConnection
+from jobs.adapters.clusters.kraft import KRaftCluster
+from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import Server
@@ -55,12 +55,12 @@ class PlannedKafka:
         hosts = self.surveyor.hosts
         with_zookeeper = isinstance(self.cluster, EmbeddedCluster)
         cluster = (
-            ZooKeeperConnection(ZooKeeperEndpoint(hosts))
+            ZooKeeperCluster(ZooKeeperEndpoint(hosts))
             if with_zookeeper
-            else KRaftConnection(hosts, self.surveyor.warehouse)
+            else KRaftCluster(hosts, self.surveyor.warehouse)
         )
-        with cluster, cluster.reading() as reader:
-            return reader.read_lease_holder()
+        with cluster:
+            return cluster.read_lease_holder()
 
     def create(self, topics: Mapping[str, list[list[int]]], **config: str) -> None:
         create_topics(

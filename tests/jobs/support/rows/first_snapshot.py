@@ -13,14 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.clusters.interface import ReadingEnd
-from jobs.adapters.clusters.zookeeper import ZooKeeperSource
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from jobs.adapters.zookeeper.source import read_in_process
 from jobs.core.arrow_rows import as_rows
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of
 from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
+from jobs.snapshots.staging import read_table
 from planner.columns.numpy_rules import PartitionArrays, imbalance, partition_masks
 from planner.rules.min_isr import default_min_isr
 from schemas.columns import TABLE_COLUMNS
@@ -36,10 +34,9 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     """Write the rows of `surveyor snapshot`; `conf` are settings as in the cluster's section of a --conf file."""
     warehouse = surveyor.warehouse
     settings = Settings(warehouse.cluster, warehouse.uri, ClusterConf(zookeeper=surveyor.hosts, **conf))
-    with ZooKeeperSession(settings.zookeeper_endpoint) as session:
-        source = ZooKeeperSource(session)
-        small, read = read_driver_metadata(settings, source), read_in_process(session)
-        end = source.read_end()
+    with settings.connect() as cluster:
+        small, read = read_driver_metadata(settings, cluster), pa.concat_tables(map(read_table, cluster.read_rows()))
+        end = cluster.read_end()
     lay_tables(warehouse)
     rows = _rows(small, read, settings.conf.imbalance_threshold)
     rows["security"] = [row.columns() for row in end.security.entries]
