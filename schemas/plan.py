@@ -74,6 +74,11 @@ class Plan:
         return self.row.title
 
     @property
+    def broker_epochs(self) -> dict[int, int | None]:
+        """The broker epochs of the snapshot that the plan was made from, by broker."""
+        return {broker.broker_id: broker.broker_epoch for broker in self.row.brokers}
+
+    @property
     def tasks(self) -> list[Operation]:
         """The operations without a change; they are checked and recorded like changes."""
         return [operation for operation in self.operations if operation.is_standalone]

@@ -36,6 +36,7 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.state_writer import StateWriter
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.execution.batch.batch_commit import HeldControllership
+from jobs.execution.batch.fenced_writer import UNTIL_RESIGNED
 from jobs.execution.commit import apply_plan
 from jobs.execution.commit_report import plan_result
 from jobs.execution.preflight import check_before_commit
@@ -51,8 +52,6 @@ from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, 
 
 BATCH_PARTITIONS: Final = 2_000
 """Partitions of a plan that are sent or read in one cycle, so that a broker failure does not wait for more."""
-
-_UNTIL_RESIGNED: Final = float("inf")
 
 _INTERRUPTED: Final = PlanResult(
     int(ExitCode.ERROR),
@@ -258,7 +257,7 @@ class PlanInbox:
                 cluster,
                 plan,
                 check_before_commit(self.settings, cluster, plan, Mode.BATCH, limits, is_ours=True),
-                _UNTIL_RESIGNED,
+                UNTIL_RESIGNED,
                 held=HeldControllership(self.control, self._send_in_batches),
                 author=author,
             )

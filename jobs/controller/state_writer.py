@@ -6,7 +6,6 @@ in the next cycle.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
 
@@ -20,12 +19,9 @@ from jobs.controller.pending_work import PendingWork
 from jobs.controller.zk_watches import ZkWatches
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.change_preconditions import reassigns
-from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.plan import Plan, RowOutcome
-from schemas.rows import BrokerEpoch, Change, Key, PlanRecord
-
-_UNTIL_RESIGNED: Final = float("inf")
-"""`max_hold` for the writer, which is limited by `MAX_WRITE_SECONDS` instead."""
+from schemas.enums import Outcome
+from schemas.plan import RowOutcome
+from schemas.rows import Change, Key
 
 MAX_WRITE_SECONDS: Final = 15.0
 """Seconds after which a cycle starts no further multi; the remaining changes are decided on again in the next cycle."""
@@ -73,7 +69,7 @@ class StateWriter:
         ordered = sorted(changes, key=_write_order)
         began = monotonic()
         outcomes: list[RowOutcome] = []
-        for batch in FencedWriter(self.control, self._to_plan(ordered), _UNTIL_RESIGNED).write(ordered):
+        for batch in FencedWriter(self.control).write(ordered, self._broker_epochs()):
             outcomes += batch
             self._back_off(batch)
             written = [v.change for v in batch if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
@@ -114,20 +110,10 @@ class StateWriter:
             self._backoffs[key].is_expired = True
         return expired
 
-    def _to_plan(self, changes: Sequence[Change]) -> Plan:
-        """Return the changes as a plan, with the broker epochs as they were read last."""
-        row = PlanRecord(
-            plan_id="",
-            snapshot_id=0,
-            kind=PlanKind.RECONCILE.value,
-            created_at=datetime.now(UTC),
-            status=PlanStatus.PLANNED.value,
-            brokers=[
-                BrokerEpoch(broker_id=broker, broker_epoch=self.context.not_understood.get(broker, row.broker_epoch))
-                for broker, row in self.context.brokers.items()
-            ],
-        )
-        return Plan(row, [*changes], [], [])
+    def _broker_epochs(self) -> dict[int, int | None]:
+        """Return the broker epochs as they were read last."""
+        unknown = self.context.not_understood
+        return {broker: unknown.get(broker, row.broker_epoch) for broker, row in self.context.brokers.items()}
 
     def apply_written(self, changes: Sequence[Change]) -> None:
         """Apply written changes to the context."""

@@ -100,9 +100,9 @@ def check_before_commit(
     if selected_mode is Mode.BATCH:
         refuse_take_over(state, settings.conf.controller_id)
         refuse_unreachable(state, settings.listener)
-        pending, outcomes = Preconditions.in_batch_mode(plan, plan.changes, state.live, state.deleting, since).check(
-            plan.changes, cluster.read_partitions([change.key for change in plan.changes])
-        )
+        pending, outcomes = Preconditions.in_batch_mode(
+            plan.broker_epochs, plan.changes, state.live, state.deleting, since
+        ).check(plan.changes, cluster.read_partitions([change.key for change in plan.changes]))
         with cluster.required_fence.connected() as client:
             refuse_too_large(client, plan, pending)
     else:

@@ -16,7 +16,7 @@ from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
-from schemas.plan import Plan, RowOutcome
+from schemas.plan import RowOutcome
 from schemas.rows import Change, ChangeSummary, Key, Place
 from schemas.znode_codecs import MalformedZnodeError
 
@@ -55,15 +55,14 @@ class Preconditions:
     @classmethod
     def in_batch_mode(
         cls,
-        plan: Plan,
+        planned: Mapping[int, int | None],
         changes: Sequence[Change],
         live: Mapping[int, int | None],
         deleting: Collection[str],
         since: BrokersSincePlan = UNCHANGED,
     ) -> "Preconditions":
-        """Return the preconditions of some changes of a plan; `live` has the broker epochs."""
-        planned_epochs = {broker.broker_id: broker.broker_epoch for broker in plan.row.brokers}
-        restarted = {broker for broker, epoch in live.items() if epoch != planned_epochs.get(broker)}
+        """Return the preconditions of some changes; `planned` and `live` have the broker epochs then and now."""
+        restarted = {broker for broker, epoch in live.items() if epoch != planned.get(broker)}
         return cls(live, frozenset(deleting), restarted, *required_by_others(changes), since)
 
     @classmethod

@@ -262,14 +262,15 @@ def _write(
     withdrawals = [task for task in tasks if task.action in WITHDRAWALS]
     other_tasks = [task for task in tasks if task not in (*deletions, *withdrawals)]
     # the plan is not checked again as a whole: every multi checks its preconditions, and refused rows are checked then
-    writer = FencedWriter(control, commit_log.plan, max_hold)
+    writer = FencedWriter(control, max_hold, commit_log.plan)
     written_changes: list[WrittenChange] = []
     try:
         with progress("writing to ZooKeeper"):
             for outcomes in write_tasks(control, other_tasks, max_hold):
                 commit_log.add_outcomes(outcomes)
             for outcomes in writer.write(
-                sorted((change for change in changes if change.place not in restarted_places), key=reassigns)
+                sorted((change for change in changes if change.place not in restarted_places), key=reassigns),
+                commit_log.plan.broker_epochs,
             ):
                 commit_log.add_outcomes(outcomes)
                 written_changes += _written_changes(outcomes)

@@ -7,7 +7,7 @@ rows at fault are set aside, and the other rows are tried again. The registered 
 multi. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -31,13 +31,16 @@ from jobs.execution.batch.transactions import (
     topics_needing_own_multi,
     touched_paths,
 )
-from jobs.preconditions.change_preconditions import Preconditions, reassigns
+from jobs.preconditions.change_preconditions import Preconditions, reassigns, split_due
 from jobs.preconditions.operations import confirm_creations
 from schemas import reasons
 from schemas.enums import Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
 from schemas.znode_codecs import MalformedZnodeError
+
+UNTIL_RESIGNED: Final = float("inf")
+"""`max_hold` of a controllership that is kept."""
 
 MAX_BATCH_CHANGES: Final = 1000
 """Maximum number of changes in a multi; its bytes are limited as well."""
@@ -51,12 +54,14 @@ _MAX_UNEXPLAINED_REFUSALS: Final = 20
 
 @dataclass(slots=True)
 class FencedWriter:
-    """Writes the changes of one plan under one controllership."""
+    """Writes changes under one controllership: those of a plan, or those that the resident controller decided on."""
 
     control: Controllership
-    plan: Plan
-    max_hold: float
-    topics: TopicZnodes = field(init=False)
+    max_hold: float = UNTIL_RESIGNED
+    plan: Plan | None = None
+    """The plan whose topics are created and extended; None if there are none."""
+    topics: TopicZnodes = field(init=False, default_factory=TopicZnodes)
+    _broker_epochs: Mapping[int, int | None] = field(default_factory=dict)
     _undecided: Sequence[Change] = ()
     """Changes of the current batch without an outcome."""
     _refused_multis: int = 0
@@ -66,21 +71,20 @@ class FencedWriter:
     """
 
     def __post_init__(self) -> None:
-        self.topics = TopicZnodes.of(self.plan)
+        if self.plan is not None:
+            self.topics = TopicZnodes.of(self.plan)
 
-    def write(self, changes: Sequence[Change]) -> Iterator[list[RowOutcome]]:
+    def write(self, changes: Sequence[Change], broker_epochs: Mapping[int, int | None]) -> Iterator[list[RowOutcome]]:
         """Write changes batch by batch; yield the outcomes of each batch as soon as they are known.
 
-        Raise FencedError once another controller has taken over, and SessionLostError if the session is lost. The
-        outcomes of the batch in question are yielded first.
+        `broker_epochs`: the epochs of the brokers when the changes were decided. Raise FencedError once another
+        controller has taken over, and SessionLostError if the session is lost. The outcomes of the batch in question
+        are yielded first.
         """
-        of_later_controller = [change for change in changes if self._is_of_later_controller(change)]
+        self._broker_epochs = broker_epochs
+        changes, of_later_controller = split_due(changes, self._refuse_later_controller)
         if of_later_controller:
-            yield [
-                RowOutcome(change, Outcome.FAILED, self._later_controller_reason(change))
-                for change in of_later_controller
-            ]
-            changes = [change for change in changes if not self._is_of_later_controller(change)]
+            yield of_later_controller
         for batch in batches(changes, self.topics, self.control.client.chroot, MAX_BATCH_CHANGES):
             self._undecided = [self._rebase_on_own_write(change) for change in batch]
             try:
@@ -115,19 +119,19 @@ class FencedWriter:
             self._undecided = [change for change in self._undecided if id(change) not in decided]
             yield outcomes
 
-    def _is_of_later_controller(self, change: Change) -> bool:
-        """Return whether the state to be overwritten carries a later controller epoch than ours.
+    def _refuse_later_controller(self, change: Change) -> RowOutcome | None:
+        """Fail a change if the state to be overwritten carries a later controller epoch than ours.
 
         Kafka's controller never overwrites such a state: `PartitionStateMachine.doElectLeaderForPartitions` fails the
         election.
         """
-        return (change.controller_epoch_before or 0) > self.control.epoch
-
-    def _later_controller_reason(self, change: Change) -> str:
-        return (
+        if (change.controller_epoch_before or 0) <= self.control.epoch:
+            return None
+        reason = (
             f"{state_path(change.key)} has controller epoch {change.controller_epoch_before}, later than ours, "
             f"{self.control.epoch}, and is not overwritten; plan again"
         )
+        return RowOutcome(change, Outcome.FAILED, reason)
 
     def _rebase_on_own_write(self, change: Change) -> Change:
         """Base a change on the topic version that our last multi wrote.
@@ -155,13 +159,16 @@ class FencedWriter:
         _, outcomes = self.control.read(
             lambda: self._preconditions(pending).check(pending, partitions_now(self.control.client, keys))
         )
-        read = partial(read_operations, self.control.client)
-        return self.control.read(lambda: confirm_creations(self.plan, outcomes, read)), failure
+        plan, read = self.plan, partial(read_operations, self.control.client)
+        if plan is not None:
+            outcomes = self.control.read(lambda: confirm_creations(plan, outcomes, read))
+        return outcomes, failure
 
     def _preconditions(self, changes: Sequence[Change]) -> Preconditions:
         """Read the brokers that these changes name, and the topic deletions."""
         brokers = {broker for change in changes for broker in (*change.requires_live, *change.requires_dead)}
-        return Preconditions.in_batch_mode(self.plan, changes, *brokers_and_deletions(self.control.client, brokers))
+        current = brokers_and_deletions(self.control.client, brokers)
+        return Preconditions.in_batch_mode(self._broker_epochs, changes, *current)
 
     def _set_aside_refused(self, pending: Sequence[Change], failure: MultiFailure) -> list[RowOutcome]:
         """Fail the changes whose znode was refused, so that the others can be written."""

@@ -42,8 +42,8 @@ MAX_ZNODE_BYTES: Final = 1_000_000
 class TopicZnodes:
     """The topics that a plan creates or adds partitions to."""
 
-    creations: dict[str, Operation]
-    planned: dict[str, dict[int, list[int]]]
+    creations: dict[str, Operation] = field(default_factory=dict)
+    planned: dict[str, dict[int, list[int]]] = field(default_factory=dict)
     """Replicas of all partitions of the plan, by topic."""
     _encoded: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
 

@@ -36,7 +36,7 @@ def judged(tree: KafkaTree, warehouse: Warehouse, change: Row, then: Any = None)
     if then is not None:
         then()
     state, current = read_cluster(tree.client), read_current(tree.client, plan.changes)
-    preconditions = Preconditions.in_batch_mode(plan, plan.changes, state.live, state.deleting)
+    preconditions = Preconditions.in_batch_mode(plan.broker_epochs, plan.changes, state.live, state.deleting)
     due, outcomes = preconditions.check(plan.changes, current.partitions)
     assert len(due) + len(outcomes) == 1
     return (outcomes[0].outcome, outcomes[0].message) if outcomes else DUE

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from jobs.preconditions.change_preconditions import Preconditions
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.plan import RowOutcome
-from schemas.rows import BrokerEpoch, Change
+from schemas.rows import Change
 from schemas.znode_codecs import Assignment, State
 
 ID: Final = "Aaaaaaaaaaaaaaaaaaaaag"
@@ -210,9 +209,7 @@ DIFFERENT: Final[list[tuple[str, Situation, str, str, str]]] = [
 
 def verdicts(changes: list[Change], situation: Situation) -> tuple[set[str], set[str]]:
     current = situation.current(changes)
-    brokers = [BrokerEpoch(broker_id=broker, broker_epoch=epoch) for broker, epoch in EPOCHS.items()]
-    plan = cast("Any", SimpleNamespace(row=SimpleNamespace(brokers=brokers)))
-    batch = Preconditions.in_batch_mode(plan, changes, situation.epochs, situation.deleting)
+    batch = Preconditions.in_batch_mode(EPOCHS, changes, situation.epochs, situation.deleting)
     return texts(*batch.check(changes, current.partitions)), texts(*check_for_admin(changes, current))
 
 

@@ -19,7 +19,6 @@ SHOWN = {
     "jobs/adapters/brokers/log_dirs.py": "sizes.taken_at",
     "jobs/adapters/zookeeper/controllership.py": "the timestamp in /controller, which no process reads",
     "jobs/controller/term.py": "snapshots.taken_at of a snapshot that does not exist, which no table has",
-    "jobs/controller/state_writer.py": "plans.created_at of changes that are no stored plan",
     "jobs/controller/write_behind.py": "plans.created_at",
     "jobs/repositories/actor.py": "start time of the holder, shown to processes that wait",
     "jobs/execution/admin/throttles.py": "throttles.set_at",

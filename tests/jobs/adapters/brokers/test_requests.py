@@ -50,7 +50,7 @@ def write(
     kafka: KafkaTree, control: Controllership, warehouse: Warehouse, changes: list[Row], *operations: Row
 ) -> list[RowOutcome]:
     plan = store_plan(warehouse, kafka, changes, operations)
-    return [v for outcomes in FencedWriter(control, plan, 60).write(plan.changes) for v in outcomes]
+    return [v for outcomes in FencedWriter(control, 60, plan).write(plan.changes, plan.broker_epochs) for v in outcomes]
 
 
 def create(

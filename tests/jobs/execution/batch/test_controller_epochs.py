@@ -149,7 +149,7 @@ def test_plan_stays_partial_if_brokers_refuse_every_epoch(
 
 def test_a_state_of_a_later_controller_is_not_overwritten(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
     """The writer itself leaves it unchanged, as Kafka's state machine does."""
-    later, earlier = _outcomes(FencedWriter(control, plan, 60.0), plan)
+    later, earlier = _outcomes(FencedWriter(control, 60.0, plan), plan)
 
     assert later == (
         "failed",
@@ -160,7 +160,7 @@ def test_a_state_of_a_later_controller_is_not_overwritten(tree: KafkaTree, contr
 
 
 def _outcomes(writer: FencedWriter, plan: Plan) -> Sequence[tuple[str, str]]:
-    outcomes = [outcome for judged in writer.write(plan.changes[:2]) for outcome in judged]
+    outcomes = [outcome for judged in writer.write(plan.changes[:2], plan.broker_epochs) for outcome in judged]
     return [(outcome.outcome.value, outcome.message) for outcome in outcomes]
 
 

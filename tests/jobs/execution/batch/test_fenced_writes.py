@@ -159,7 +159,7 @@ def test_nothing_is_written_once_fenced(
 def test_take_over_between_two_batches_fences_the_second(
     tree: KafkaTree, control: Controllership, plan: Plan, zookeeper_hosts: str
 ) -> None:
-    batches = FencedWriter(control, plan, max_hold=30).write(plan.changes)
+    batches = FencedWriter(control, 30, plan).write(plan.changes, plan.broker_epochs)
     first = next(batches)
     with connected(ZooKeeperEndpoint(zookeeper_hosts)) as rival:
         take_over(rival, RIVAL)
@@ -174,7 +174,7 @@ def test_take_over_between_two_batches_fences_the_second(
 
 
 def test_nothing_is_written_after_max_hold(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
-    outcomes = next(FencedWriter(control, plan, max_hold=0).write(plan.changes))
+    outcomes = next(FencedWriter(control, 0, plan).write(plan.changes, plan.broker_epochs))
 
     assert {(v.outcome, v.message) for v in outcomes} == {(Outcome.SKIPPED, "--max-hold 0s is over")}
     assert tree.versions(T) == dict.fromkeys(range(6), 0)
@@ -356,7 +356,7 @@ def test_nothing_of_a_topic_is_created_if_one_of_its_brokers_left(
 def test_creation_that_stopped_between_batches_is_completed(
     tree: KafkaTree, control: Controllership, new_topic: Plan
 ) -> None:
-    next(FencedWriter(control, new_topic, max_hold=30).write(new_topic.changes))
+    next(FencedWriter(control, 30, new_topic).write(new_topic.changes, new_topic.broker_epochs))
     halfway = tree.versions("new")
 
     written = write(control, new_topic)
@@ -522,7 +522,7 @@ def test_cut_at_a_byte(
         plan = store_plan(warehouse, tree, [election(tree, "t", partition, leader=leader) for partition in (0, 1)])
         loss = proxy.lose(Loss(MULTI, deliver=deliver, passed=passed))
 
-        outcomes = list(chain.from_iterable(FencedWriter(proxied, plan, max_hold=3600).write(plan.changes)))
+        outcomes = list(chain.from_iterable(FencedWriter(proxied, 3600, plan).write(plan.changes, plan.broker_epochs)))
 
         assert loss.happened.is_set()
         assert [(outcome.outcome, outcome.message) for outcome in outcomes] == [

@@ -40,9 +40,9 @@ def write(
 ) -> Written:
     """Write a plan, or some of it; `then` happens once the first batch is written."""
     written = Written()
-    writer = FencedWriter(control, plan, max_hold=30)
+    writer = FencedWriter(control, max_hold=30, plan=plan)
     try:
-        for outcomes in writer.write(plan.changes if changes is None else changes):
+        for outcomes in writer.write(plan.changes if changes is None else changes, plan.broker_epochs):
             written.rows += outcomes
             if then is not None:
                 then()
