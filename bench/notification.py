@@ -13,9 +13,10 @@ import msgspec
 from bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
 from bench.figures import Figure
 from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.execution.batch.batch_commit import _write_and_notify
+from jobs.execution.batch.batch_commit import CommitContext, _write_and_notify
 from jobs.execution.batch.notification import HoldBudget
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.progress import progress
@@ -42,13 +43,14 @@ def bench_notification(changes: int = CHANGE_COUNT) -> Figure:
         for broker in range(len(ports), BROKER_COUNT):
             synthetic.client.delete(f"/brokers/ids/{broker}")
         settings = Settings("bench", folder, ClusterConf(zookeeper=synthetic.hosts))
-        plan = _plan(settings, synthetic)
+        plan, endpoint = _plan(settings, synthetic), ZooKeeperEndpoint(synthetic.hosts)
         with (
             progress(f"committing {changes:,} changes"),
-            controllership(ZooKeeperEndpoint(synthetic.hosts), 2147483647) as control,
+            controllership(endpoint, 2147483647) as control,
         ):
             commit_log = CommitLog.open(settings.warehouse, plan)
-            notified = _write_and_notify(settings, commit_log, control, plan.changes, HoldBudget(600.0))
+            context = CommitContext(settings, ZooKeeperSession(endpoint), commit_log, HoldBudget(600.0))
+            notified = _write_and_notify(context, control, plan.changes)
             seconds = control.held()
         assert len(notified.written) == changes, f"{len(notified.written)} of {changes} written"
         assert all(response.error == 0 for response in notified.responses), "a broker was not notified"

@@ -34,7 +34,8 @@ from jobs.execution.admin.throttles import (
     throttle_lines,
     throttle_rows,
 )
-from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
+from jobs.execution.batch.batch_commit import CommitContext, HeldControllership, commit_batch
+from jobs.execution.batch.notification import HoldBudget
 from jobs.execution.commit_report import ReportExtras, refuse_unapproved, report_applied, report_dry
 from jobs.execution.ended_plans import close_ended_plans
 from jobs.execution.mode_selection import refuse_resident_drain
@@ -158,23 +159,10 @@ def _write_pending(
         if not preflight.pending:
             log("  nothing is due")
             return
-        silent, since, above = (
-            preflight.limits.allow_silent,
-            preflight.state.controller_epoch,
-            preflight.latest_epoch,
-        )
+        hold, since = HoldBudget(max_hold, preflight.limits.allow_silent), preflight.state.controller_epoch
+        context = CommitContext(settings, cluster.required_fence, commit_log, hold, since, preflight.latest_epoch, held)
         try:
-            commit_batch(
-                settings,
-                cluster.required_fence,
-                commit_log,
-                preflight.pending,
-                max_hold,
-                held=held,
-                silent=silent,
-                since=since,
-                above=above,
-            )
+            commit_batch(context, preflight.pending)
         except OvertakenError as overtaken:
             log(f"  {overtaken}: the pending rows are judged again")
         else:

@@ -21,7 +21,8 @@ from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.core.signals import defer_signals, exit_code, is_interrupted
 from jobs.execution.admin.reassignment_options import DEFAULT
-from jobs.execution.batch.batch_commit import take_over_above
+from jobs.execution.batch.batch_commit import CommitContext, take_over_above
+from jobs.execution.batch.notification import HoldBudget
 from jobs.execution.commit import apply_plan
 from jobs.execution.commit_report import (
     ReportExtras,
@@ -269,7 +270,7 @@ def _raise_stale_epoch(
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
         commit_log = CommitLog.open(settings.warehouse, plan)
-        take_over_above(settings, cluster, commit_log, latest, since=state.controller_epoch)
+        take_over_above(CommitContext(settings, cluster, commit_log, HoldBudget(0.0), state.controller_epoch, latest))
     return stale_epoch
 
 

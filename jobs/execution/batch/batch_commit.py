@@ -6,7 +6,7 @@ between a write and its notification the brokers soon receive the new state.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -81,35 +81,45 @@ def refuse_unreachable(state: CurrentCluster, listener: Listener) -> None:
             raise RefusedError(f"batch mode cannot notify the brokers: {error}, or use --mode admin") from None
 
 
-def commit_batch(
-    settings: Settings,
-    session: ZooKeeperSession,
-    commit_log: CommitLog,
-    pending: Sequence[PlanRow],
-    max_hold: float,
-    *,
-    held: HeldControllership | None = None,
-    silent: Collection[int] = (),
-    since: int | None = None,
-    above: int = 0,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class CommitContext:
+    """How a commit in batch mode writes, and where it is recorded."""
+
+    settings: Settings
+    session: ZooKeeperSession
+    commit_log: CommitLog
+    hold: HoldBudget
+    since: int | None = None
+    """The controller epoch at which the rows were found pending: if another controller has taken over since,
+    OvertakenError is raised and nothing is taken over.
+    """
+    above: int = 0
+    """The latest controller epoch found in states and in the warehouse; the new epoch will be later."""
+    held: HeldControllership | None = None
+    """None if the commit takes the controllership and resigns afterwards."""
+
+
+def commit_batch(context: CommitContext, pending: Sequence[PlanRow]) -> None:
     """Write the pending rows and record the outcomes in the commit log.
 
-    Without `held` this function takes the controllership and resigns afterwards. `silent` brokers are known not to
-    answer. Responses are read and recorded after the resignation, because the brokers' ISR changes and producer ids
-    wait for a controller. `since` is the controller epoch at which the rows were found pending: if another controller
-    has taken over since, OvertakenError is raised and nothing is taken over. `above` is the latest controller epoch
-    found in states and in the warehouse; the new epoch will be later.
+    Responses are read and recorded after the resignation, because the brokers' ISR changes and producer ids wait for a
+    controller.
     """
+    commit_log, held = context.commit_log, context.held
     if held is not None:
-        written_changes, _, _ = _write(commit_log, held.control, pending, max_hold, listener=settings.listener)
+        written_changes, _, _ = _write(context, held.control, pending)
         held.notify_brokers([written.change for written in written_changes])
-        with session.connected() as client:
+        with context.session.connected() as client:
             verify_written(client, NotificationResult(held.control.epoch, written_changes))
         return
     refuse_resident_drain(commit_log.plan)
     with _progress_on_connection_loss(commit_log):
-        _take_over_and_commit(settings, session, commit_log, pending, HoldBudget(max_hold, silent), since, above)
+        with _taken_over(context) as control:
+            notified = _write_and_notify(context, control, pending)
+            seconds = control.held()
+        responses = BrokerResponses.of(notified.responses)
+        successor = _wait_for_successor(context, seconds, notified.summary(responses))
+        _record(context, notified, responses, successor)
 
 
 @contextmanager
@@ -128,97 +138,58 @@ def _progress_on_connection_loss(commit_log: CommitLog) -> Iterator[None]:
         raise SessionLostError(f"{error}\n  rows of the plan so far: {progress_text}; {LEFT_TO_SUCCESSOR}") from error
 
 
-def take_over_above(
-    settings: Settings,
-    session: ZooKeeperSession,
-    commit_log: CommitLog,
-    epoch: int,
-    *,
-    since: int | None,
-) -> None:
+def take_over_above(context: CommitContext) -> None:
     """Take the controllership at an epoch above one that brokers know, write nothing, and resign.
 
     The next controller takes the epoch after ours and sends the full state under it.
     """
-    with ExitStack() as stack:
-        control = _take_over(stack, settings, commit_log, since, epoch)
-        commit_log.intents_written, commit_log.written_under = True, control.epoch
-        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
-        _log_take_over(control)
+    with _taken_over(context, f", above {context.above}") as control:
+        context.commit_log.intents_written = True
         seconds = control.held()
-    _wait_for_successor(session, commit_log, seconds, "")
-    commit_log.close()
+    _wait_for_successor(context, seconds, "")
+    context.commit_log.close()
 
 
-def _log_take_over(control: Controllership) -> None:
-    epoch, broker = control.epoch, control.controller_id
-    log(f"  controllership taken over: epoch {epoch}, id {broker}", controller_epoch=epoch, broker_id=broker)
-
-
-def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the write
-    settings: Settings,
-    session: ZooKeeperSession,
-    commit_log: CommitLog,
-    pending: Sequence[PlanRow],
-    hold: HoldBudget,
-    since: int | None,
-    above: int,
-) -> None:
-    with ExitStack() as stack:
-        control = _take_over(stack, settings, commit_log, since, above)
-        commit_log.written_under = control.epoch
-        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
-        _log_take_over(control)
-        notified = _write_and_notify(settings, commit_log, control, pending, hold)
-        seconds = control.held()
-    responses = BrokerResponses.of(notified.responses)
-    _record(
-        session,
-        commit_log,
-        notified,
-        responses,
-        _wait_for_successor(session, commit_log, seconds, notified.summary(responses)),
-    )
-
-
-def _take_over(
-    stack: ExitStack, settings: Settings, commit_log: CommitLog, since: int | None, above: int
-) -> Controllership:
-    """Take the controllership, recording the intent first; it is released when the exit stack closes."""
+@contextmanager
+def _taken_over(context: CommitContext, note: str = "") -> Iterator[Controllership]:
+    """Take the controllership, recording the intent first, and release it afterwards."""
     epochs: list[int] = []
+    commit_log = context.commit_log
 
     def record_intent(epoch: int) -> None:
         epochs.append(epoch)
         commit_log.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
 
-    controller_id = settings.conf.controller_id
-    take_over = controllership(
-        settings.zookeeper_endpoint,
-        controller_id,
-        lambda line: log(f"  {line}"),
-        record_intent,
-        expected_epoch=since,
-        latest_known_epoch=above,
-    )
-    try:
-        return stack.enter_context(take_over)
-    except SurveyorError as error:
-        if epochs:
-            is_unknown = isinstance(error, SessionLostError | UnreadableError)
-            commit_log.step(Step.TAKE_OVER, Outcome.UNKNOWN if is_unknown else Outcome.FAILED, str(error))
-        raise
+    with ExitStack() as stack:
+        try:
+            control = stack.enter_context(
+                controllership(
+                    context.settings.zookeeper_endpoint,
+                    context.settings.conf.controller_id,
+                    lambda line: log(f"  {line}"),
+                    record_intent,
+                    expected_epoch=context.since,
+                    latest_known_epoch=context.above,
+                )
+            )
+        except SurveyorError as error:
+            if epochs:
+                is_unknown = isinstance(error, SessionLostError | UnreadableError)
+                commit_log.step(Step.TAKE_OVER, Outcome.UNKNOWN if is_unknown else Outcome.FAILED, str(error))
+            raise
+        epoch, broker = control.epoch, control.controller_id
+        commit_log.written_under = epoch
+        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {epoch}{note}")
+        log(f"  controllership taken over: epoch {epoch}, id {broker}", controller_epoch=epoch, broker_id=broker)
+        yield control
 
 
 def _write_and_notify(
-    settings: Settings,
-    commit_log: CommitLog,
-    control: Controllership,
-    pending: Sequence[PlanRow],
-    hold: HoldBudget,
+    context: CommitContext, control: Controllership, pending: Sequence[PlanRow]
 ) -> NotificationResult:
     """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
-    listener = settings.listener  # read before anything is written
-    written_changes, deletions, state = _write(commit_log, control, pending, hold.max_hold, listener=listener)
+    listener, hold = context.settings.listener, context.hold  # read before anything is written
+    written_changes, deletions, state = _write(context, control, pending)
     if not (written_changes or deletions):
         return NotificationResult(control.epoch)
     epoch, changes = control.epoch, [written.change for written in written_changes]
@@ -230,27 +201,23 @@ def _write_and_notify(
             second_notices = partial(deletion_notices, with_deleted_replicas, deletions)
             deleted = notify(control, channels, state.brokers, second_notices, hold)
             notified = notified.combined_with(deleted)
-    commit_log.add_outcomes(deletion_outcomes(deletions, notified))
+    context.commit_log.add_outcomes(deletion_outcomes(deletions, notified))
     return replace(notified, epoch=epoch, written=written_changes)
 
 
 def _write(
-    commit_log: CommitLog,
-    control: Controllership,
-    pending: Sequence[PlanRow],
-    max_hold: float,
-    *,
-    listener: Listener,
+    context: CommitContext, control: Controllership, pending: Sequence[PlanRow]
 ) -> tuple[list[WrittenChange], list[Operation], ClusterState]:
     """Write under the fence.
 
     Return the changes that are now in ZooKeeper, the operations that delete replicas, and the cluster state read at
     the start.
     """
+    commit_log, max_hold = context.commit_log, context.hold.max_hold
     commit_log.append_intents(pending)
     try:
         state = read_cluster(control.client)
-        refuse_unreachable(state, listener)
+        refuse_unreachable(state, context.settings.listener)
     except (SurveyorError, KazooException):
         commit_log.skip_undecided(pending)
         raise
@@ -316,16 +283,11 @@ def _written_changes(outcomes: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
             yield WrittenChange(change, version, outcome.is_found)
 
 
-def _record(
-    session: ZooKeeperSession,
-    commit_log: CommitLog,
-    notified: NotificationResult,
-    responses: BrokerResponses,
-    controller: int,
-) -> None:
+def _record(context: CommitContext, notified: NotificationResult, responses: BrokerResponses, controller: int) -> None:
     """Store the brokers' responses, read back what was written, and report brokers that may not have been notified."""
     if not (notified.written or notified.responses):
         return
+    commit_log = context.commit_log
     if not notified.hold_expired:
         for line in notified.lines(responses):
             log(line)
@@ -347,14 +309,15 @@ def _record(
     if notified.fenced is not None:
         raise notified.fenced
     if notified.written:
-        with session.connected() as client:
+        with context.session.connected() as client:
             verify_written(client, notified)
 
 
-def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str) -> int:
+def _wait_for_successor(context: CommitContext, seconds: float, notified: str) -> int:
     """Wait until a broker is the controller, record the resignation, and return the broker's id."""
+    commit_log = context.commit_log
     try:
-        with progress("waiting for a broker to become the controller"), session.connected() as client:
+        with progress("waiting for a broker to become the controller"), context.session.connected() as client:
             controller = poll_until(
                 lambda: current_controller(client), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
