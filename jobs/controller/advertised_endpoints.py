@@ -30,7 +30,7 @@ class AdvertisedEndpoints:
     announced: Sequence[Endpoint] = ()
     """Endpoints at which brokers and clients reach this controller; empty if it does not serve their requests."""
     served_listeners: frozenset[str | None] = frozenset()
-    """The listeners whose clients are served, as `ActiveController.served_listeners`."""
+    """The listeners whose clients are served, None for those at the plain-text address of brokers."""
     _warnings: frozenset[str] = frozenset()
     """Reasons why some endpoints are not served now; each reason is logged once."""
 

@@ -50,7 +50,7 @@ class BouncedBrokers:
 
     def is_failing(self, broker: int) -> bool:
         """Return whether the failure of a broker is not written completely; may be called from any thread."""
-        return broker in self._unhandled_failures or broker in self.reader.failed_brokers
+        return broker in self._unhandled_failures or broker in self.reader.observed.failed_brokers
 
     def add_failures(self, failed: Iterable[int]) -> None:
         """Add brokers whose registration no longer exists."""

@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.cluster import EmptyRequest
 from schemas.enums import ADMIN_REQUESTS, UNKNOWN_EPOCH, RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.rows import Broker, Key, ZnodeRequest
+from schemas.rows import Broker, Change, Key, ZnodeRequest
 
 
 @dataclass(slots=True)
@@ -147,6 +147,26 @@ class ControllerContext:
         self.partitions[key] = row
         self._partitions_by_topic[row.topic].add(row.partition)
         (self.moving.add if row.is_being_reassigned else self.moving.discard)(key)
+
+    def apply(self, changes: Iterable[Change], controller_epoch: int) -> set[Key]:
+        """Store written changes; return their partitions, for which a next step may be due."""
+        written = [(change, row) for change in changes if (row := self.partitions.get(change.key)) is not None]
+        for change, row in written:  # without those whose topic was removed in the meantime
+            self.put_partition(
+                replace(
+                    row,
+                    replicas=change.replicas_after,
+                    adding_replicas=change.adding_after,
+                    removing_replicas=change.removing_after,
+                    leader=change.leader_after,
+                    isr=change.isr_after,
+                    leader_epoch=change.leader_epoch_after,
+                    leader_recovery_state=change.leader_recovery_state_after,
+                    controller_epoch=controller_epoch,
+                    state_version=change.state_znode_version + 1,
+                )
+            )
+        return {change.key for change, _ in written}
 
     def mark_lost(self, key: Key) -> None:
         """Note that a partition without a state had one: it is not new."""

@@ -7,8 +7,9 @@ control requests that follow. No state must survive the process: the next contro
 brokers the full state.
 """
 
+import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import chain
@@ -35,26 +36,24 @@ from jobs.controller.broker_requests.responses import ResponseHandler, SilentBro
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
-from jobs.controller.controller_endpoints import authorizer_of, with_logins
-from jobs.controller.controller_epoch import ControllerEpoch
+from jobs.controller.controller_endpoints import with_logins
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
-from jobs.controller.decision_writer import DecisionWriter
 from jobs.controller.drains import Drains
 from jobs.controller.failover_znodes import FailoverZnodes
-from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.metadata_reader import MetadataReader, Observation
 from jobs.controller.pending_work import POLL_INTERVAL_SECONDS, PendingWork
 from jobs.controller.phantom_replicas import PhantomReplicas
 from jobs.controller.plan_inbox import PlanInbox
 from jobs.controller.resync import Resync
-from jobs.controller.state_writer import StateWriter
+from jobs.controller.state_writer import StateWriter, Written
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.signals import is_interrupted
+from jobs.execution.batch.notification import EPOCH_STEPS, raised_line
+from jobs.repositories.drained_brokers import carry_over
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
-from schemas.enums import Outcome
-from schemas.plan import RowOutcome
 from schemas.rows import Key, Snapshot
 from schemas.text import pluralise
 from schemas.znode_codecs import Endpoint
@@ -64,7 +63,7 @@ def _ignore(_: float) -> None:
     """Discard the duration of a cycle."""
 
 
-@dataclass(slots=True)
+@dataclass
 class ResidentController:
     """One controllership, from its take-over to its end."""
 
@@ -89,40 +88,16 @@ class ResidentController:
     configured_epochs: Mapping[int, int] = field(default_factory=dict)
     """By broker, the broker epoch before its settings in `engine` were read; none for one that is known to have them.
     """
-    pending: PendingWork = field(init=False, default_factory=PendingWork)
-    summary: CycleSummary = field(init=False)
-    watches: ZkWatches = field(init=False)
-    reader: MetadataReader = field(init=False)
-    retries: RetryQueue = field(init=False)
-    silent_brokers: SilentBrokers = field(init=False)
-    responses: ResponseHandler = field(init=False)
-    endpoints: AdvertisedEndpoints = field(init=False)
-    broker_requests: BrokerRequestBatch = field(init=False)
-    notifications: NotificationHandler = field(init=False)
-    writer: StateWriter = field(init=False)
-    decision_writer: DecisionWriter = field(init=False)
-    requests: AdminRequestRemover = field(init=False)
-    bounced: BouncedBrokers = field(init=False)
-    drains: Drains = field(init=False)
-    plan_inbox: PlanInbox | None = field(init=False)
-    auto_rebalance: AutoLeaderRebalance = field(init=False)
-    resync: Resync = field(init=False)
-    config_poller: BrokerConfigPoller | None = field(init=False)
-    startup: BrokerStartup = field(init=False)
-    phantoms: PhantomReplicas = field(init=False)
-    isr_changes: IsrChanges = field(init=False)
-    shutdowns: ControlledShutdowns = field(init=False)
-    controller_epoch: ControllerEpoch = field(init=False)
-    failover_znodes: FailoverZnodes = field(init=False)
     on_cycle: Callable[[float], None] = _ignore
     """Called with the duration of each cycle in seconds."""
     _resuming: set[Key] = field(default_factory=set)
     """Partitions that were moving at the take-over, until they have been decided on."""
+    _epoch_steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
+    """By how much our epoch is raised each time that a broker refuses it."""
 
     def __post_init__(self, served: Sequence[Endpoint], logins: Mapping[str, Security] | None) -> None:
         control, context, engine, log, log_line = self.control, self.context, self.engine, self.log, self.log_line
-        warehouse = self.settings.warehouse if self.settings else None
-        pending = self.pending
+        pending = self.pending = PendingWork()
         summary = self.summary = CycleSummary(log_line)
         watches = self.watches = ZkWatches(control.client)
         reader = self.reader = MetadataReader(control.client, watches, context)
@@ -133,21 +108,17 @@ class ResidentController:
         listener = self.settings.listener if self.settings else PLAINTEXT_LISTENER
         channels = ChannelManager(str(control.controller_id), self.responses.receive, listener)
         broker_requests = self.broker_requests = BrokerRequestBatch(control, context, channels, self.endpoints)
-        self.writer = StateWriter(control, context, reader, watches, pending)
-        self.decision_writer = DecisionWriter(
-            control, context, self.snapshot, self.writer, broker_requests, log, summary, pending
-        )
+        self.writer = StateWriter(control, context, self.snapshot, reader, broker_requests, log, summary, pending)
         self.notifications = NotificationHandler(control, context, reader, broker_requests, self.responses)
         self.requests = AdminRequestRemover(control, context, reader, broker_requests, log, summary, pending, log_line)
         self.bounced = BouncedBrokers(context, reader, broker_requests, pending)
         self.drains = Drains(engine, context, broker_requests, log, log_line)
         self.drains.refresh()
-        shared = control, reader, self.writer, broker_requests, self.drains.refresh, log_line
+        shared = control, context, reader, pending, broker_requests, self.drains.refresh, log_line
         self.plan_inbox = PlanInbox(self.settings, *shared) if self.settings else None
         self.resync = Resync(reader, context)
-        self.config_poller = None
-        if self.settings:
-            self.config_poller = BrokerConfigPoller(
+        self.config_poller = (
+            BrokerConfigPoller(
                 admin_config_reader(control.client, self.settings, with_logins(self.endpoints.logins)),
                 engine.broker_configs,
                 log_line,
@@ -155,31 +126,25 @@ class ResidentController:
                 self.apis is not None,
                 {**self.configured_epochs},
             )
+            if self.settings
+            else None
+        )
         self.auto_rebalance = AutoLeaderRebalance.of(engine.broker_configs)
         self.startup = BrokerStartup(control, context, channels, broker_requests.batch_of, self.bounced.is_failing)
         self.phantoms = PhantomReplicas(control, context, reader, log_line)
         self.isr_changes = IsrChanges(
-            control,
-            context,
-            engine,
-            reader,
-            broker_requests,
-            self.bounced,
-            pending,
-            self.plan_inbox,
-            log_line,
+            control, context, engine, reader, broker_requests, self.bounced, pending, self.plan_inbox, log_line
         )
         self.shutdowns = ControlledShutdowns(
             context,
             engine,
             self.isr_changes,
             self.drains,
-            self.decision_writer,
+            self.writer,
             broker_requests,
             watches.signal,
             log_line,
         )
-        self.controller_epoch = ControllerEpoch(control, context, warehouse, log_line)
         self.failover_znodes = FailoverZnodes(control, context, engine, reader, broker_requests, pending)
 
     def initialize(self) -> None:
@@ -210,10 +175,7 @@ class ResidentController:
                         self.watches.signal,
                         cluster_id=self.snapshot.cluster_id,
                     ),
-                    lambda: self.endpoints.announced,
-                    lambda: authorizer_of(self.engine.broker_configs),
-                    {endpoint.listener for endpoint in self.endpoints.for_clients},
-                    lambda: self.endpoints.served_listeners,
+                    self.endpoints,
                 )
             )
         self.pending.partitions = {*self.context.partitions}
@@ -296,23 +258,30 @@ class ResidentController:
         )
 
     def cycle(self) -> bool:
-        """Read, decide, write and send; return whether something was done or is due immediately."""
+        """Observe, decide, write and publish; return whether something was done or is due immediately."""
         started = time.monotonic()
+        self.summary.cycles += 1
         try:
-            return self._cycle()
+            self._observe()
+            due, requests_due = self.pending.pop_all()
+            leaderless = self._leaderless(due)
+            first = self._decide_and_write(leaderless)
+            balance = self.auto_rebalance.due(self.context)
+            rest = self._decide_and_write(due - leaderless, balance, requests_due=requests_due)
+            self._publish(first, rest)
+            return bool(first.outcomes or rest.decided.changes or self.pending.is_due)
         finally:
             self.on_cycle(time.monotonic() - started)
 
-    def _cycle(self) -> bool:
-        self.summary.cycles += 1
+    def _observe(self) -> None:
+        """Read what has changed, and collect from all sources what is to be decided on."""
         idle = self.broker_requests.channels.idle
         self.silent_brokers.report(self.broker_requests.channels.backlog()[1])
         effects = self.responses.drain()
-        self.reader.started_brokers |= effects.bounced_brokers
+        self.reader.observed.started_brokers |= effects.bounced_brokers
         changes = self.reader.refresh(self.resync.next_topics(self.watches.drain()))
         self.control.refuse_lost()
-        if not (self.plan_inbox and self.plan_inbox.is_busy):
-            self.controller_epoch.raise_if_refused(effects.refused_epochs)
+        self._raise_epoch_if_refused(effects.refused_epochs)
         self._on_broker_changes()
         self._apply_broker_configs()
         if self.apis:
@@ -321,25 +290,34 @@ class ResidentController:
             self.shutdowns.carry_out()
         self.pending.add(self.notifications.isr_changes())
         self.notifications.log_dirs()
-        self._send_retries(idle)
+        for batch in self.retries.due_retries(idle):  # each broker after its own delay
+            stopping = self.broker_requests.send_retry(batch)
+            self.pending.add(stopping, requests_due=bool(stopping))
         expired = self.writer.expired_backoffs()
         self.pending.add(expired, requests_due=bool(expired))
-        if self.context.moving:
-            self.pending.add(self.reader.refresh_partitions(self.context.moving))
+        self.pending.add(self.reader.refresh_partitions(self.context.moving))
         self.pending.add(changes.partitions, requests_due=changes.requests)
         self.pending.add(effects.partitions, requests_due=effects.has_stopped_replicas)
-        dirty, requests_due = self.pending.pop_all()
-        leaderless = self._leaderless(dirty)
-        first_outcomes = self._decide_and_write(leaderless)[1]
-        decided, outcomes = self._decide_and_write(
-            dirty - leaderless, self.auto_rebalance.due(self.context), requests_due=requests_due
-        )
-        decided = self.requests.without_premature_withdrawals(decided)
-        self.bounced.finish_cycle([*first_outcomes, *outcomes])
-        self.requests.withdraw(decided, outcomes)
-        self.requests.delete_topics(decided)
-        self._poll_plans()
-        return bool(first_outcomes or decided.changes or self.pending.partitions or self.pending.requests_due)
+
+    def _raise_epoch_if_refused(self, refused_epochs: Mapping[int, int]) -> None:
+        """Raise our epoch above those in partition states and those that brokers know.
+
+        Corresponds to `KafkaZkClient.registerControllerAndIncrementControllerEpoch`, which Kafka calls at a take-over
+        only. Kafka never overwrites a state of a later controller epoch, and brokers refuse a controller with an
+        earlier epoch. /controller_epoch may have been deleted or set back before we took over. A plan that is being
+        written uses the present epoch. `refused_epochs`: our epoch by broker that refused it.
+        """
+        epoch, latest = self.control.epoch, self.context.latest_epoch
+        brokers = sorted(broker for broker, refused in refused_epochs.items() if refused == epoch)
+        if (self.plan_inbox and self.plan_inbox.is_busy) or not (brokers or latest > epoch):
+            return
+        if brokers:
+            latest = max(latest, epoch + next(self._epoch_steps, 0) - 1)
+            self.log_line(f"surveyor: {raised_line(brokers, epoch)}", logging.WARNING)
+        self.control.raise_above(latest)
+        self.log_line(f"surveyor: controller epoch {self.control.epoch}, after {epoch}")
+        if self.settings is not None:
+            carry_over(self.settings.warehouse, epoch, self.control.epoch)
 
     def _leaderless(self, due: set[Key]) -> set[Key]:
         """Partitions without a live leader; they are decided on first, and do not wait for thousands of others."""
@@ -349,29 +327,30 @@ class ResidentController:
 
     def _decide_and_write(
         self, due: set[Key], balance: AbstractSet[Key] = frozenset(), *, requests_due: bool = False
-    ) -> tuple[Decisions, list[RowOutcome]]:
+    ) -> Written:
         """Decide on partitions, on leadership to be balanced and on requests; write the changes and send them."""
         self.isr_changes.refresh_states(due | balance | (self.context.requested_partitions if requests_due else set()))
-        decided = self._decide(due, balance, requests_due=requests_due)
-        outcomes, rejections = self.decision_writer.write(decided)
-        written = {outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED}
-        self._resuming -= due - {change.key for change in decided.changes if change.key not in written}
-        self.summary.add_cycle(outcomes, rejections)
+        written = self.writer.write(self._decide(due, balance, requests_due=requests_due))
+        changing = {change.key for change in written.decided.changes}
+        self._resuming -= due - (changing - written.applied)
+        self.summary.add_cycle(written.outcomes, written.rejections)
         # a partition that changes, for instance because a replica of the target failed, is decided on again first
-        changing = {change.key for change in decided.changes}
-        self.broker_requests.send_stops(decision for decision in decided.others if decision.key not in changing)
-        return decided, outcomes
+        self.broker_requests.send_stops(row for row in written.decided.others if row.key not in changing)
+        return written
 
-    def _poll_plans(self) -> None:
-        """Continue with submitted plans.
+    def _publish(self, first: Written, rest: Written) -> None:
+        """Send what waited for the writes, finish requests, and continue with submitted plans.
 
         Brokers are sent the current state of partitions that a plan has changed and not sent.
         """
-        if self.plan_inbox is None:
-            return
-        unsent = self.plan_inbox.poll()
-        self.broker_requests.resend(unsent)
-        self.pending.add(unsent)
+        decided = self.requests.without_premature_withdrawals(rest.decided)
+        self.bounced.finish_cycle([*first.outcomes, *rest.outcomes])
+        self.requests.withdraw(decided, rest.outcomes)
+        self.requests.delete_topics(decided)
+        if self.plan_inbox:
+            unsent = self.plan_inbox.poll()
+            self.broker_requests.resend(unsent)
+            self.pending.add(unsent)
 
     def _request_broker_configs(self, broker_ids: Iterable[int]) -> None:
         if self.config_poller:
@@ -421,14 +400,10 @@ class ResidentController:
         Corresponds to `KafkaController.onBrokerStartup`. Topics whose deletion was withdrawn, and partitions that have
         become readable, are sent again.
         """
-        started, failed, with_new_endpoints, undeleted = (
-            self.reader.started_brokers,
-            self.reader.failed_brokers,
-            self.reader.brokers_with_new_endpoints,
-            self.reader.undeleted_topics,
-        )
-        if not (started or failed or with_new_endpoints or undeleted or self.reader.newly_readable_partitions):
+        observed = self.reader.observed
+        if observed == Observation():
             return
+        started, failed, undeleted = observed.started_brokers, observed.failed_brokers, observed.undeleted_topics
         self.bounced.add_failures(failed)
         if self.apis:
             self.endpoints.refresh(self.engine.broker_configs)
@@ -441,7 +416,7 @@ class ResidentController:
             self.log_line(
                 f"  broker {broker} {'has registered' if broker in self.context.brokers else 'is no longer registered'}"
             )
-        for broker in sorted(with_new_endpoints - started):
+        for broker in sorted(observed.brokers_with_new_endpoints - started):
             self.log_line(f"  broker {broker} has written its registration again")
         self.pending.add(changed, requests_due=True)
         self.context.shutting_down -= started | failed
@@ -453,11 +428,5 @@ class ResidentController:
         self.broker_requests.resend_to_followers_of(to_send)
         self.broker_requests.resend_topics(undeleted)
         plan_topics = self.plan_inbox.topics if self.plan_inbox else ()
-        self.broker_requests.resend({key for key in self.reader.newly_readable_partitions if key[0] not in plan_topics})
-        self.reader.acknowledge()
-
-    def _send_retries(self, idle: Collection[int]) -> None:
-        """Send again what brokers refused, each broker after its own delay."""
-        for batch in self.retries.due_retries(idle):
-            stopping = self.broker_requests.send_retry(batch)
-            self.pending.add(stopping, requests_due=bool(stopping))
+        self.broker_requests.resend({key for key in observed.newly_readable_partitions if key[0] not in plan_topics})
+        self.reader.observed = Observation()

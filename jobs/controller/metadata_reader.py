@@ -51,17 +51,11 @@ class MetadataChanges:
 
 
 @dataclass(slots=True)
-class MetadataReader:
-    """Reads into the context."""
+class Observation:
+    """What the reads have found for which brokers must be sent more than changed partitions."""
 
-    client: KazooClient
-    watches: ZkWatches
-    context: ControllerContext
     started_brokers: set[int] = field(default_factory=set)
-    """Brokers that started or bounced.
-
-    This set and the four below are kept until `acknowledge`, so that nothing is lost if a later read fails.
-    """
+    """Brokers that started or bounced."""
     failed_brokers: set[int] = field(default_factory=set)
     """Brokers whose registration no longer exists; a broker that bounced is among them."""
     brokers_with_new_endpoints: set[int] = field(default_factory=set)
@@ -70,6 +64,17 @@ class MetadataReader:
     """Topics that are no longer queued for deletion."""
     newly_readable_partitions: set[Key] = field(default_factory=set)
     """Partitions whose state has become readable or has been created; brokers that just started must be sent it."""
+
+
+@dataclass(slots=True)
+class MetadataReader:
+    """Reads into the context."""
+
+    client: KazooClient
+    watches: ZkWatches
+    context: ControllerContext
+    observed: Observation = field(default_factory=Observation)
+    """Collected until the cycle has handled it and begins a new one, so that nothing is lost if a later read fails."""
     _illegible_states: set[Key] = field(default_factory=set)
     """States that cannot be decoded, and are not watched yet."""
     _deletions_known: bool = False
@@ -87,22 +92,12 @@ class MetadataReader:
         self._topics(changes, reread=list(self.context.topics))
         self._requests(changes)
         self._watch_illegible()
-        self.acknowledge()
+        self.observed = Observation()
         return changes
 
     def load_brokers(self) -> None:
         """Read the brokers before everything else, so that the controller can be announced to them."""
         self._brokers(MetadataChanges())
-
-    def acknowledge(self) -> None:
-        """Clear the sets of brokers, topics and partitions that the caller has handled."""
-        (
-            self.started_brokers,
-            self.failed_brokers,
-            self.brokers_with_new_endpoints,
-            self.undeleted_topics,
-            self.newly_readable_partitions,
-        ) = set(), set(), set(), set(), set()
 
     def refresh(self, fired: Collection[str]) -> MetadataChanges:
         """Read what these paths name, and the requests, which are always few and cheap."""
@@ -158,9 +153,9 @@ class MetadataReader:
         self.context.brokers = current
         for broker, row in current.items():
             if broker not in before or _has_restarted(before[broker], row):
-                self.started_brokers.add(broker)
+                self.observed.started_brokers.add(broker)
             elif before[broker] != row:
-                self.brokers_with_new_endpoints.add(broker)
+                self.observed.brokers_with_new_endpoints.add(broker)
             if broker not in before or before[broker] != row:
                 changes.partitions |= self.context.of_broker(broker)
         failed = {
@@ -169,7 +164,7 @@ class MetadataReader:
             if not self.context.is_registered(broker, row.zk_broker_epoch)
             and not (row.broker_epoch == UNKNOWN_EPOCH and broker in current)  # it has become readable
         }
-        self.failed_brokers |= failed
+        self.observed.failed_brokers |= failed
         for broker in failed:
             self.context.remove_responses(broker)
             changes.partitions |= self.context.of_broker(broker)
@@ -223,7 +218,7 @@ class MetadataReader:
 
     def _note_legibility(self, before: PartitionInfo | None, now: PartitionInfo) -> None:
         if now.has_decoded_state and not (before and before.has_decoded_state):
-            self.newly_readable_partitions.add(now.key)
+            self.observed.newly_readable_partitions.add(now.key)
         elif _is_state_illegible(now):
             self._illegible_states.add(now.key)
 
@@ -273,7 +268,7 @@ class MetadataReader:
             changes.partitions |= set(self.context.of_topic(name))
             if name not in queued:
                 self.context.remove_deleted(name)
-                self.undeleted_topics.add(name)
+                self.observed.undeleted_topics.add(name)
 
     def _read_requests(self) -> tuple[list[ZnodeRequest], list[EmptyRequest]]:
         """Read the requests; if an ACL forbids that, nothing begins, and a topic that is being deleted stays so.

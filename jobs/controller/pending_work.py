@@ -45,6 +45,11 @@ class PendingWork:
         return work
 
     @property
+    def is_due(self) -> bool:
+        """Whether there is anything to decide on."""
+        return self.requests_due or bool(self.partitions)
+
+    @property
     def retry_delay(self) -> float:
         """Seconds until the next cycle after failed attempts."""
         return min(POLL_INTERVAL_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(self.failed_attempts, MAX_DOUBLINGS))

@@ -32,8 +32,9 @@ from jobs.adapters.zookeeper.plan_submission import (
     respond,
 )
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
+from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
-from jobs.controller.state_writer import StateWriter
+from jobs.controller.pending_work import PendingWork
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.execution.batch.batch_commit import HeldControllership
 from jobs.execution.batch.fenced_writer import UNTIL_RESIGNED
@@ -77,8 +78,9 @@ class PlanInbox:
 
     settings: Settings
     control: Controllership
+    context: ControllerContext
     reader: MetadataReader
-    writer: StateWriter
+    pending: PendingWork
     broker_requests: BrokerRequestBatch
     refresh_drained: Callable[[], None]
     """Reads which brokers are drained; called before and after a plan that may have changed that."""
@@ -140,7 +142,7 @@ class PlanInbox:
         topics, partitions = set[str](), 0
         while self._topics_to_refresh and partitions < BATCH_PARTITIONS:
             topics.add(self._topics_to_refresh.pop())
-            partitions = sum(len(self.writer.context.of_topic(topic)) for topic in topics)
+            partitions = sum(len(self.context.of_topic(topic)) for topic in topics)
         self.reader.watches.signal()
         return self.reader.refresh_topics(topics)
 
@@ -159,11 +161,11 @@ class PlanInbox:
         batch = self._pending_batches.get()
         if batch.is_first:
             self.refresh_drained()
-        partitions = self.writer.context.partitions
+        partitions = self.context.partitions
         superseded = [c for c in batch.changes if c.key in partitions and _is_superseded(partitions[c.key], c)]
         superseded_keys = {change.key for change in superseded}
         written = [change for change in batch.changes if change.key not in superseded_keys]
-        self.writer.apply_written(written)
+        self.pending.add(self.context.apply(written, self.control.epoch))
         self.broker_requests.send_changes(written)
         self.broker_requests.resend_current(superseded)
         batch.sent.set()

@@ -1,27 +1,29 @@
-"""Writes changes under the fence, and updates the controller's context with them.
+"""Records the decisions of a cycle, writes their changes under the fence, and notifies the brokers.
 
-A written change is applied to the context without reading it again. Outdated partitions are read again, and decided on
-in the next cycle.
+Corresponds to `ZkPartitionStateMachine.handleStateChanges`. The intents are recorded before the first write. Brokers
+are sent the changes of each multi as soon as it is written, and no other changes. A written change is applied to the
+context without reading it again. Outdated partitions are read again, and decided on in the next cycle.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Final
-
-from msgspec.structs import replace
+from typing import Final, NamedTuple
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext
+from jobs.controller.cycle_summary import CycleSummary
+from jobs.controller.decision_engine import Decisions
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork
-from jobs.controller.zk_watches import ZkWatches
+from jobs.controller.write_behind import CycleRecord, WriteBehindLog
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.change_preconditions import reassigns
 from schemas.enums import Outcome
 from schemas.plan import RowOutcome
-from schemas.rows import Change, Key
+from schemas.rows import Change, Key, RejectionRecord, Snapshot, changes_among
 
 MAX_WRITE_SECONDS: Final = 15.0
 """Seconds after which a cycle starts no further multi; the remaining changes are decided on again in the next cycle."""
@@ -47,38 +49,85 @@ class _Backoff:
         return same and not self.is_expired
 
 
+class Written(NamedTuple):
+    """Decisions of which the changes were written."""
+
+    decided: Decisions
+    outcomes: Sequence[RowOutcome]
+    rejections: Sequence[RejectionRecord]
+    """Those that are new."""
+
+    @property
+    def applied(self) -> set[Key]:
+        """Partitions whose change is written."""
+        return {outcome.change.key for outcome in self.outcomes if outcome.outcome is Outcome.APPLIED}
+
+
 @dataclass(slots=True)
 class StateWriter:
     """Writes under one controllership."""
 
     control: Controllership
     context: ControllerContext
+    snapshot: Snapshot
     reader: MetadataReader
-    watches: ZkWatches
+    broker_requests: BrokerRequestBatch
+    log: WriteBehindLog
+    summary: CycleSummary
     pending: PendingWork
     """Gets the partitions that were written, or that differ from the context."""
     _backoffs: dict[Key, _Backoff] = field(default_factory=dict)
     """Reassignments that are too large for one request; no other changes fail for long."""
 
-    def write(self, changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
-        """Write changes; yield the outcomes of each multi, with the changes that were written.
+    def write(self, decided: Decisions) -> Written:
+        """Write the decided changes, and send them."""
+        rejections = self.summary.new_rejections(decided.others)
+        record = self.cycle_record(decided.changes, rejections) if decided.changes or rejections else None
+        if record is not None:
+            self.log.record(record)
+        outcomes: list[RowOutcome] = []
+        try:
+            for batch in self._write_changes(decided.changes) if decided.changes else ():
+                outcomes += batch
+        finally:
+            if record is not None:
+                self.log.finish(record, outcomes)
+        self.pending.add(requests_due=bool(outcomes) and bool(self.context.requests))
+        return Written(decided, outcomes, rejections)
+
+    def cycle_record(
+        self,
+        changes: Sequence[Change] = (),
+        rejections: Sequence[RejectionRecord] = (),
+        outcomes: Sequence[RowOutcome] | None = None,
+    ) -> CycleRecord:
+        """Make the record of a cycle, with the current broker epochs and controller epoch."""
+        epochs = {broker: self.broker_requests.epoch_of(broker) for broker in self.context.brokers}
+        ids = self.snapshot.snapshot_id, self.snapshot.cluster_id
+        return CycleRecord(*ids, epochs, self.control.epoch, changes, rejections, outcomes)
+
+    def _write_changes(self, changes: Sequence[Change]) -> Iterator[list[RowOutcome]]:
+        """Write changes; send the changes of each multi, and yield its outcomes.
 
         Leaderless partitions are written first. Changes that assign replicas are written last, because they change the
         version of their topic, which all other changes check.
         """
-        ordered = sorted(changes, key=_write_order)
+        ordered, unknown = sorted(changes, key=_write_order), self.context.not_understood
+        epochs = {broker: unknown.get(broker, row.broker_epoch) for broker, row in self.context.brokers.items()}
         began = monotonic()
         outcomes: list[RowOutcome] = []
-        for batch in FencedWriter(self.control).write(ordered, self._broker_epochs()):
+        for batch in FencedWriter(self.control).write(ordered, epochs):
             outcomes += batch
             self._back_off(batch)
-            written = [v.change for v in batch if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
-            self.apply_written(written)
-            yield batch, written
+            written = changes_among(v.change for v in batch if v.outcome is Outcome.APPLIED)
+            self.pending.add(self.context.apply(written, self.control.epoch))
+            yield batch
+            self.broker_requests.send_changes(written)
+            self.summary.by_action.update(change.action for change in written)
             if monotonic() - began > MAX_WRITE_SECONDS and len(outcomes) < len(ordered):
                 deferred = _deferred(ordered, outcomes)
                 outcomes += deferred
-                yield deferred, []
+                yield deferred
                 break
         self._reread(outcomes)
         if outcomes:
@@ -110,50 +159,17 @@ class StateWriter:
             self._backoffs[key].is_expired = True
         return expired
 
-    def _broker_epochs(self) -> dict[int, int | None]:
-        """Return the broker epochs as they were read last."""
-        unknown = self.context.not_understood
-        return {broker: unknown.get(broker, row.broker_epoch) for broker, row in self.context.brokers.items()}
-
-    def apply_written(self, changes: Sequence[Change]) -> None:
-        """Apply written changes to the context."""
-        for change in changes:
-            self._apply_change(change)
-
-    def _apply_change(self, change: Change) -> None:
-        """Apply a written change to the context.
-
-        The partition is decided on again, because there may be a next step.
-        """
-        previous = self.context.partitions.get(change.key)
-        if previous is None:  # its topic was removed in the meantime
-            return
-        now = replace(
-            previous,
-            replicas=change.replicas_after,
-            adding_replicas=change.adding_after,
-            removing_replicas=change.removing_after,
-            leader=change.leader_after,
-            isr=change.isr_after,
-            leader_epoch=change.leader_epoch_after,
-            leader_recovery_state=change.leader_recovery_state_after,
-            controller_epoch=self.control.epoch,
-            state_version=change.state_znode_version + 1,
-        )
-        self.context.put_partition(now)
-        self.pending.partitions.add(change.key)
-
     def _reread(self, outcomes: Sequence[RowOutcome]) -> None:
         """Read topics again whose assignment changed or whose changes were outdated."""
         self.pending.add({v.change.key for v in outcomes if v.outcome is Outcome.SKIPPED})
         stale = [v.change for v in outcomes if v.outcome not in _NOT_STALE]
-        topics = {v.change.topic for v in outcomes if isinstance(v.change, Change) and reassigns(v.change)}
+        topics = {change.topic for change in changes_among(v.change for v in outcomes) if reassigns(change)}
         topics |= {change.topic for change in stale}
         if topics:
             self.pending.add(self.reader.refresh_topics(topics))
         self.pending.add({change.key for change in stale})
         if stale:
-            self.watches.signal(BROKER_IDS)
+            self.reader.watches.signal(BROKER_IDS)
 
 
 def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:

@@ -170,7 +170,7 @@ def _resident_controller(
             logins=services.logins,
             configured_epochs=prepared.broker_epochs,
         )
-        log_writer.record(controller.decision_writer.cycle_record(outcomes=[]))
+        log_writer.record(controller.writer.cycle_record(outcomes=[]))
         log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:
             with _reported_connection(control.client):

@@ -50,7 +50,7 @@ def asks_for_brokers(request: ApiMessage) -> bool:
 def brokers_metadata(api_context: AdminApiContext, version: int, _request: ApiMessage) -> ApiMessage:
     """Return the brokers of the client's listener, and this process as the controller among them."""
     live, controller_id = [*api_context.context.brokers.copy().values()], api_context.control.controller_id
-    ours = controller_node(controller_id, api_context.endpoints(), live)
+    ours = controller_node(controller_id, api_context.endpoints, live)
     brokers = [
         response_entity(
             METADATA,

@@ -106,7 +106,7 @@ class AdminApiContext:
     """The response to every request of this client; None if they are carried out."""
     listener: str | None = None
     """Name of the brokers' listener for clients at which this client asks."""
-    endpoints: Callable[[], Sequence[Endpoint]] = tuple
+    endpoints: Sequence[Endpoint] = ()
     """Endpoints at which brokers and clients see us, under the names of their listeners."""
     cluster_id: str | None = None
     ended: Event = field(default_factory=Event)

@@ -14,8 +14,8 @@ from jobs.controller.broker_apis.isr_changes import IsrChanges
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
-from jobs.controller.decision_writer import DecisionWriter
 from jobs.controller.drains import Drains
+from jobs.controller.state_writer import StateWriter
 from jobs.runtime.console import LogLine
 from schemas.enums import Outcome
 from schemas.response_codes import NO_ERROR, STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
@@ -53,7 +53,7 @@ class ControlledShutdowns:
     engine: DecisionEngine
     isr_changes: IsrChanges
     drains: Drains
-    decision_writer: DecisionWriter
+    writer: StateWriter
     broker_requests: BrokerRequestBatch
     wake: Callable[[], None]
     log_line: LogLine
@@ -97,8 +97,8 @@ class ControlledShutdowns:
         """Let others lead these partitions, and take the brokers that shut down out of their ISRs."""
         for _ in range(MAX_ATTEMPTS):
             self.isr_changes.refresh_states(keys)
-            outcomes, _rejections = self.decision_writer.write(self.engine.shut_down(self.context, keys, brokers))
-            self.decision_writer.summary.add_cycle(outcomes, ())
+            outcomes = self.writer.write(self.engine.shut_down(self.context, keys, brokers)).outcomes
+            self.writer.summary.add_cycle(outcomes, ())
             if all(outcome.outcome is Outcome.APPLIED for outcome in outcomes):
                 break
 

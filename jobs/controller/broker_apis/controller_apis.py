@@ -4,7 +4,7 @@ Corresponds to the part of `KafkaApis` that needs the active controller. The ser
 controllership may end earlier. A broker that receives NOT_CONTROLLER looks for the controller again.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -26,6 +26,7 @@ from jobs.controller.admin_apis.controller_as_broker import concerns_controller
 from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.admin_apis.supported_apis import CONFIG_VERSIONS, WAITING, handle_admin, refusal_of
 from jobs.controller.admin_apis.supported_apis import VERSIONS as ADMIN_VERSIONS
+from jobs.controller.advertised_endpoints import AdvertisedEndpoints
 from jobs.controller.broker_apis.controlled_shutdowns import (
     UNCHECKED_EPOCH,
     ControlledShutdowns,
@@ -45,10 +46,10 @@ from jobs.controller.broker_apis.messages import (
 )
 from jobs.controller.broker_apis.producer_ids import allocate_block
 from jobs.controller.context import ControllerContext
+from jobs.controller.controller_endpoints import authorizer_of
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.logs import module_logger
 from schemas.response_codes import STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
-from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT
 
 _LOG: Final = module_logger(__name__)
@@ -74,14 +75,8 @@ class ActiveController:
     isr_writer: IsrWriter
     shutdowns: ControlledShutdowns
     api_context: AdminApiContext
-    endpoints: Callable[[], Sequence[Endpoint]] = tuple
-    """Our endpoints, under the names of the brokers' listeners."""
-    authorizer: Callable[[], str | None] = str
-    """The authorizer of the brokers, as `authorizer_of` returns it."""
-    client_listeners: Collection[str | None] = ()
-    """Listeners whose clients have a separate address here."""
-    served_listeners: Callable[[], Collection[str | None]] = frozenset
-    """The listeners whose clients are served, None for those at the plain-text address of brokers.
+    endpoints: AdvertisedEndpoints
+    """Where brokers and clients see us.
 
     An address stays open after brokers have got another security, and the clients there are refused.
     """
@@ -90,12 +85,18 @@ class ActiveController:
     def api_context_for(self, api: int, caller: Caller) -> AdminApiContext:
         """Return what handles a request of a client."""
         is_served = self.serves_clients_of(caller.clients_of)
-        refusal = refusal_of(api, caller, self.authorizer(), is_served=is_served)
-        return replace(self.api_context, refusal=refusal, listener=caller.clients_of, endpoints=self.endpoints)
+        refusal = refusal_of(api, caller, self.authorizer, is_served=is_served)
+        announced = self.endpoints.announced
+        return replace(self.api_context, refusal=refusal, listener=caller.clients_of, endpoints=announced)
+
+    @property
+    def authorizer(self) -> str | None:
+        """The authorizer of the brokers, as `authorizer_of` returns it."""
+        return authorizer_of(self.api_context.configs())
 
     def serves_clients_of(self, listener: str | None) -> bool:
         """Return whether the clients of a listener are served here, None for the plain-text address of brokers."""
-        return listener in self.served_listeners()
+        return listener in self.endpoints.served_listeners
 
     def expects_brokers(self, protocol: str) -> bool:
         """Return whether a broker may ask at an address with this security protocol.
@@ -113,7 +114,7 @@ class ActiveController:
         A broker names the addresses of the listener at which it is asked. None if no broker is live, if clients are
         not served there, or if brokers have an authorizer, which would take the client for us.
         """
-        if self.authorizer() or not self.serves_clients_of(listener.clients_of):
+        if self.authorizer or not self.serves_clients_of(listener.clients_of):
             return None
         names: set[str | None] = {listener.clients_of} if listener.clients_of else self._broker_listeners
         addresses = [
@@ -128,8 +129,8 @@ class ActiveController:
     @property
     def _broker_listeners(self) -> set[str | None]:
         """The plain-text listeners at which brokers see us, without those that are only for clients."""
-        plain = {endpoint.listener for endpoint in self.endpoints() if endpoint.security_protocol == PLAINTEXT}
-        return plain - {*self.client_listeners}
+        plain = {endpoint.listener for endpoint in self.endpoints.announced if endpoint.security_protocol == PLAINTEXT}
+        return plain - {endpoint.listener for endpoint in self.endpoints.for_clients}
 
 
 @dataclass(slots=True)
@@ -190,7 +191,7 @@ class ControllerApis:
             return {}
         with self._lock:
             active = self._active
-        is_relayed = listener.protocol == PLAINTEXT and not (active and active.authorizer())
+        is_relayed = listener.protocol == PLAINTEXT and not (active and active.authorizer)
         return CONFIG_VERSIONS if is_relayed or not listener.clients_of else {**CONFIG_VERSIONS, **METADATA_VERSIONS}
 
     def redirected_apis(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:

@@ -409,7 +409,7 @@ def test_lost_session_ends_it_without_a_write(tree: KafkaTree, controller: Resid
 def test_tables_record_all_cycles(tree: KafkaTree, controller: ResidentController, warehouse: Warehouse) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [7]}, topic_id=None)
     controller.log.start()
-    controller.log.record(controller.decision_writer.cycle_record(outcomes=[]))
+    controller.log.record(controller.writer.cycle_record(outcomes=[]))
     controller.log.record(AuditEntry(Step.TAKE_OVER, "controller epoch 8"))
     initialize(controller)
     tree.unregister(0)
@@ -465,14 +465,14 @@ def test_intents_are_recorded_before_outcomes(
     controller.log.flush_interval_seconds = 0.0
     controller.log.start()
     recorded: list[tuple[str, set[str]]] = []
-    write = controller.writer.write
+    write = controller.writer._write_changes  # noqa: SLF001 - between the intents and the writes
 
-    def write_slowly(changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
+    def write_slowly(changes: Sequence[Change]) -> Iterator[list[RowOutcome]]:
         assert eventually(lambda: bool(warehouse.rows("plans")))
         recorded.append((warehouse.rows("plans")[0]["status"], {row["outcome"] for row in warehouse.rows("commits")}))
         yield from write(changes)
 
-    monkeypatch.setattr(controller.writer.__class__, "write", lambda _, changes: write_slowly(changes))
+    monkeypatch.setattr(controller.writer.__class__, "_write_changes", lambda _, changes: write_slowly(changes))
     tree.unregister(0)
     run_until_quiet(controller)
     controller.log.close()

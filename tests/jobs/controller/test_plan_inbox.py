@@ -437,7 +437,7 @@ def test_ended_cycle_advises_no_commit(tree: KafkaTree, controller: ResidentCont
     change = msgspec.convert(election(tree, "orders", 0, 1) | {"cluster": "default", "plan_id": ""}, Change)
     controller.log.start()
     controller.log.record(
-        controller.decision_writer.cycle_record([change], outcomes=[RowOutcome(change, Outcome.FAILED, "refused")])
+        controller.writer.cycle_record([change], outcomes=[RowOutcome(change, Outcome.FAILED, "refused")])
     )
     controller.log.close()
     ((cycle, status),) = surveyor.rows("plans", "plan_id", "status")
