@@ -26,7 +26,6 @@ from jobs.execution.batch.notification import (
     LEFT_TO_SUCCESSOR,
     HoldBudget,
     NotificationResult,
-    WrittenChange,
     later_epoch_line,
     leaderless_text,
     notify,
@@ -107,10 +106,10 @@ def commit_batch(context: CommitContext, pending: Sequence[PlanRow]) -> None:
     """
     commit_log, held = context.commit_log, context.held
     if held is not None:
-        written_changes, _, _ = _write(context, held.control, pending)
-        held.notify_brokers([written.change for written in written_changes])
+        written, _, _ = _write(context, held.control, pending)
+        held.notify_brokers(changes_among(row.change for row in written))
         with context.session.connected() as client:
-            verify_written(client, NotificationResult(held.control.epoch, written_changes))
+            verify_written(client, NotificationResult(held.control.epoch, written))
         return
     refuse_resident_drain(commit_log.plan)
     with _progress_on_connection_loss(commit_log):
@@ -189,10 +188,10 @@ def _write_and_notify(
 ) -> NotificationResult:
     """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
     listener, hold = context.settings.listener, context.hold  # read before anything is written
-    written_changes, deletions, state = _write(context, control, pending)
-    if not (written_changes or deletions):
+    written, deletions, state = _write(context, control, pending)
+    if not (written or deletions):
         return NotificationResult(control.epoch)
-    epoch, changes = control.epoch, [written.change for written in written_changes]
+    epoch, changes = control.epoch, changes_among(row.change for row in written)
     with progress("notifying the brokers"), ChannelManager(str(control.controller_id), listener=listener) as channels:
         first_notices = partial(notices_before_deletion, changes, deletions)
         notified = notify(control, channels, state.brokers, first_notices, hold)
@@ -202,16 +201,16 @@ def _write_and_notify(
             deleted = notify(control, channels, state.brokers, second_notices, hold)
             notified = notified.combined_with(deleted)
     context.commit_log.add_outcomes(deletion_outcomes(deletions, notified))
-    return replace(notified, epoch=epoch, written=written_changes)
+    return replace(notified, epoch=epoch, written=written)
 
 
 def _write(
     context: CommitContext, control: Controllership, pending: Sequence[PlanRow]
-) -> tuple[list[WrittenChange], list[Operation], ClusterState]:
+) -> tuple[list[RowOutcome], list[Operation], ClusterState]:
     """Write under the fence.
 
-    Return the changes that are now in ZooKeeper, the operations that delete replicas, and the cluster state read at
-    the start.
+    Return the outcomes of the changes that are now in ZooKeeper, the operations that delete replicas, and the cluster
+    state read at the start.
     """
     commit_log, max_hold = context.commit_log, context.hold.max_hold
     commit_log.append_intents(pending)
@@ -230,7 +229,7 @@ def _write(
     other_tasks = [task for task in tasks if task not in (*deletions, *withdrawals)]
     # the plan is not checked again as a whole: every multi checks its preconditions, and refused rows are checked then
     writer = FencedWriter(control, max_hold, commit_log.plan)
-    written_changes: list[WrittenChange] = []
+    written: list[RowOutcome] = []
     try:
         with progress("writing to ZooKeeper"):
             for outcomes in write_tasks(control, other_tasks, max_hold):
@@ -240,7 +239,7 @@ def _write(
                 commit_log.plan.broker_epochs,
             ):
                 commit_log.add_outcomes(outcomes)
-                written_changes += _written_changes(outcomes)
+                written += [row for row in outcomes if row.outcome is Outcome.APPLIED]
             # Requests are removed after the states are written. After a crash in between the request still exists,
             # and the next plan finds it fulfilled.
             premature = _premature_withdrawals(commit_log, withdrawals)
@@ -253,12 +252,12 @@ def _write(
     except (FencedError, SessionLostError):
         commit_log.skip_undecided([*tasks, *changes])
         raise
-    if written_changes:
-        topics = sorted({written.change.topic for written in written_changes} & set(writer.topics.creations))
-        states = sum(not written.is_read_back for written in written_changes)
+    if written:
+        topics = sorted({row.change.topic for row in written} & set(writer.topics.creations))
+        states = sum(not row.is_found for row in written)
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
         log(f"  written under the fence: {created}{pluralise(states, 'state znode')}")
-    return written_changes, deletions, state
+    return written, deletions, state
 
 
 def _premature_withdrawals(commit_log: CommitLog, withdrawals: Sequence[Operation]) -> list[Operation]:
@@ -273,14 +272,6 @@ def _premature_withdrawals(commit_log: CommitLog, withdrawals: Sequence[Operatio
         for task in withdrawals
         if task.action == OperationKind.WITHDRAW_REASSIGNMENT and task.topic in unfinished_topics
     ]
-
-
-def _written_changes(outcomes: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
-    """Yield the changes whose state is in ZooKeeper, written now or found there, with the version of the state."""
-    for outcome in outcomes:
-        change, version = outcome.change, outcome.state_version_after
-        if outcome.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
-            yield WrittenChange(change, version, outcome.is_found)
 
 
 def _record(context: CommitContext, notified: NotificationResult, responses: BrokerResponses, controller: int) -> None:

@@ -198,4 +198,4 @@ class FencedWriter:
         """Read the znodes that the multis depend on; none if all states exist."""
         paths = required_reads(pending)
         znodes = self.control.read(lambda: read_many(self.control.client, paths)) if paths else []
-        return ZnodeReads({znode.path: znode for znode in znodes})
+        return {znode.path: znode for znode in znodes}

@@ -27,7 +27,8 @@ from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import is_interrupted
 from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
-from schemas.rows import Broker, Change, Key
+from schemas.plan import RowOutcome
+from schemas.rows import Broker, Key
 from schemas.text import broker_list, join_ids, partition_name, pluralise
 from schemas.znode_codecs import MalformedZnodeError, decode_state
 
@@ -60,21 +61,12 @@ class HoldBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenChange:
-    """A change whose state is in ZooKeeper, and the version of that state."""
-
-    change: Change
-    state_version: int
-    is_read_back: bool = False
-    """Whether the state was already there before our write, perhaps with the epoch of the previous controller."""
-
-
-@dataclass(frozen=True, slots=True)
 class NotificationResult:
     """The brokers' responses and the changes written before; `hold_expired` is whether no time was left to notify."""
 
     epoch: int
-    written: Sequence[WrittenChange] = ()
+    written: Sequence[RowOutcome] = ()
+    """Outcomes of the changes whose state is in ZooKeeper, written now or found there."""
     responses: Sequence[BrokerResponse] = ()
     hold_expired: bool = False
     affected_brokers: frozenset[int] = field(default_factory=frozenset)
@@ -243,12 +235,10 @@ def verify_written(client: KazooClient, notified: NotificationResult) -> None:
     since.
     """
     sync(client)  # this ZooKeeper server may lag behind the one that we wrote to
-    znodes = read_many(client, [state_path(written_change.change.key) for written_change in notified.written])
+    znodes = read_many(client, [state_path(row.change.key) for row in notified.written])
     pairs = zip(notified.written, znodes, strict=True)
-    foreign = [
-        znode.path for written_change, znode in pairs if not _is_ours_or_later(written_change, znode, notified.epoch)
-    ]
-    count = sum(not written_change.is_read_back for written_change in notified.written)
+    foreign = [znode.path for row, znode in pairs if not _is_ours_or_later(row, znode, notified.epoch)]
+    count = sum(not row.is_found for row in notified.written)
     if foreign:
         raise SurveyorError(
             f"{len(foreign)} of {len(notified.written)} state znodes just written do not carry our controller epoch "
@@ -260,16 +250,17 @@ def verify_written(client: KazooClient, notified: NotificationResult) -> None:
         log(f"  {found} more had the planned state already")
 
 
-def _is_ours_or_later(written: WrittenChange, znode: Znode, epoch: int) -> bool:
+def _is_ours_or_later(written: RowOutcome, znode: Znode, epoch: int) -> bool:
+    """Return whether a state is ours or a later one; one that was found may have the former controller's epoch."""
     if znode.version is None:
         return True
     try:
         state = decode_state(znode.data)
     except MalformedZnodeError:
         return False
-    if znode.version < written.state_version:
+    if znode.version < (written.state_version_after or 0):
         return False
-    return written.is_read_back or state.controller_epoch >= epoch
+    return written.is_found or state.controller_epoch >= epoch
 
 
 def broker_error_lines(responses: BrokerResponses) -> list[str]:

@@ -8,7 +8,6 @@ multi is refused. The size of a multi in bytes is limited.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
@@ -38,17 +37,8 @@ _ISR_MEMBER_BYTES: Final = 12
 """Maximum bytes of a broker in an ISR."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZnodeReads:
-    """The znodes of `required_reads` as they were read, by path; a znode may be absent."""
-
-    znodes: Mapping[str, Znode]
-
-    def __getitem__(self, path: str) -> Znode:
-        return self.znodes[path]
-
-    def has(self, path: str) -> bool:
-        return self.znodes[path].stat is not None
+ZnodeReads = Mapping[str, Znode]
+"""The znodes of `required_reads` as they were read, by path; a znode may be absent."""
 
 
 def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_changes: int) -> Iterator[list[Change]]:
@@ -113,7 +103,7 @@ def topics_needing_own_multi(changes: Sequence[Change], topics: TopicZnodes, zno
     extended = dict.fromkeys(change.topic for change in changes if adds_partition(change))
     created = dict.fromkeys(change.topic for change in changes if change.topic in topics.creations)
     growing = [topic for topic in extended if _lacks_partitions(topic, topics, znodes)]
-    return growing + [name for name in created if _is_large(name, topics) and not znodes.has(f"{TOPICS}/{name}")]
+    return growing + [name for name in created if _is_large(name, topics) and not znodes[f"{TOPICS}/{name}"].stat]
 
 
 def _lacks_partitions(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> bool:
@@ -162,11 +152,11 @@ def _topic_ops(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Itera
         yield Check(path, _grown_version(change, topics, znodes[path]))
     elif topic not in topics.creations:
         yield Check(path, change.topic_znode_version)
-    elif znodes.has(path) or _is_large(topic, topics):
+    elif znodes[path].stat or _is_large(topic, topics):
         yield Check(path, znodes[path].version or 0)
     else:
         yield from _creation(topic, topics, znodes)
-    if change.state_version == NO_VERSION and not znodes.has(f"{path}/partitions"):
+    if change.state_version == NO_VERSION and not znodes[f"{path}/partitions"].stat:
         yield Create(f"{path}/partitions")
 
 
@@ -185,7 +175,7 @@ def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:
 def _creation(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
     assignment, config = topics.created(topic)
     path = f"{CONFIGS}/{topic}"
-    configured = SetData(path, config) if znodes.has(path) else Create(path, config)
+    configured = SetData(path, config) if znodes[path].stat else Create(path, config)
     return [configured, Create(f"{TOPICS}/{topic}", assignment)]
 
 
@@ -194,7 +184,7 @@ def _state_write(change: Change, znodes: ZnodeReads, controller_epoch: int) -> I
     if change.state_version != NO_VERSION:
         yield SetData(path, data, change.state_znode_version)
         return
-    if not znodes.has(_partition_path(change)):
+    if not znodes[_partition_path(change)].stat:
         yield Create(_partition_path(change))
     yield Create(path, data)
 

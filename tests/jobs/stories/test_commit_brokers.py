@@ -28,7 +28,7 @@ from jobs.adapters.zookeeper.controllership import check_absent, controllership
 from jobs.adapters.zookeeper.multi import add
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
-from jobs.execution.batch.transactions import ZnodeReads, required_reads, topic_ops
+from jobs.execution.batch.transactions import required_reads, topic_ops
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import PlanStatus
 from schemas.plan import Plan
@@ -200,7 +200,7 @@ def test_topic_without_states_is_taken_up_by_kafka_and_by_us(
     changes = [creation("without.states", partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
     plan = store_plan(warehouse, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
     with controllership(kafka.endpoint, 2147483647) as held:
-        nothing = ZnodeReads({path: Znode(path, None, None) for path in required_reads(plan.changes)})
+        nothing = {path: Znode(path, None, None) for path in required_reads(plan.changes)}
         made = topic_ops("without.states", plan.changes, TopicZnodes.of(plan), nothing)
         assert held.commit(made) is None
     assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")))

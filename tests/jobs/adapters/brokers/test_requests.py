@@ -18,13 +18,13 @@ from jobs.adapters.embedded.processes import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.core.arrow_rows import as_rows
-from jobs.execution.batch.batch_commit import _written_changes
 from jobs.execution.batch.fenced_writer import FencedWriter
 from planner.broker_requests import notices_for
+from schemas.enums import Outcome
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from schemas.plan import RowOutcome
 from schemas.response_codes import NOT_SENT
-from schemas.rows import Row
+from schemas.rows import Row, changes_among
 from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, topic_metadata
 from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
@@ -65,7 +65,8 @@ def create(
 def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
     brokers = read_cluster(kafka.client).brokers
     notices = notices_for(
-        [written_change.change for written_change in _written_changes(written)], {row.broker_id for row in brokers}
+        changes_among(row.change for row in written if row.outcome is Outcome.APPLIED),
+        {row.broker_id for row in brokers},
     )
     return ControlBatch(control.controller_id, control.epoch, brokers, notices)
 

@@ -12,10 +12,10 @@ from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.execution.batch.notification import HoldBudget, NotificationResult, WrittenChange, verify_written
+from jobs.execution.batch.notification import HoldBudget, NotificationResult, verify_written
 from jobs.repositories.plans.commit_log import CommitLog
-from schemas.enums import PlanStatus
-from schemas.plan import Plan
+from schemas.enums import Outcome, PlanStatus
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import PlanRow
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
@@ -208,7 +208,8 @@ def test_lagging_zookeeper_server_is_no_alarm(tree: KafkaTree, plan: Plan, monke
 
     monkeypatch.setattr(KazooClient, "sync_async", catch_up)
 
-    verify_written(tree.client, NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1)]))
+    written = RowOutcome(plan.changes[0], Outcome.APPLIED, "written", 1)
+    verify_written(tree.client, NotificationResult(epoch=8, written=[written]))
 
     assert tree.version(T, 0) == 1  # it was read after the server had caught up
 
@@ -253,7 +254,8 @@ def test_later_writes_of_the_same_states_are_no_alarm(  # noqa: PLR0913 - the fi
     """
     for _ in range(version):
         tree.write(state_path(T, 0), encode_state(State(controller_epoch=epoch, leader=1, leader_epoch=6, isr=[1])))
-    result = NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1, is_found)])
+    written = RowOutcome(plan.changes[0], Outcome.APPLIED, "written", 1, is_found=is_found)
+    result = NotificationResult(epoch=8, written=[written])
 
     if ours:
         verify_written(tree.client, result)

@@ -48,7 +48,7 @@ def topics(*changes: Change, creates: bool = True) -> TopicZnodes:
 
 
 def znodes_of(due: list[Change], znodes: Mapping[str, tuple[bytes, int]]) -> ZnodeReads:
-    return ZnodeReads({path: znode(path, znodes.get(path)) for path in required_reads(due)})
+    return {path: znode(path, znodes.get(path)) for path in required_reads(due)}
 
 
 def znode(path: str, now: tuple[bytes, int] | None) -> Znode:
@@ -66,7 +66,7 @@ def test_states_that_are_there_depend_on_nothing() -> None:
     due = [change(0, requires_live=[2], requires_dead=[3], state_version=5, topic_version=7), change(1)]
 
     assert required_reads(due) == []
-    assert state_ops(due, topics(creates=False), ZnodeReads({}), EPOCH) == [
+    assert state_ops(due, topics(creates=False), {}, EPOCH) == [
         Check("/brokers/ids/1", -1),
         Check("/brokers/ids/2", -1),
         Create("/brokers/ids/3", b"", ephemeral=True),
