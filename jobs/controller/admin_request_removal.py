@@ -8,10 +8,9 @@ lost, the outcome in the row is `unknown`.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
@@ -93,28 +92,19 @@ class AdminRequestRemover:
                 self.log_line(
                     f"  the request for {decision.topic}-{decision.partition} is withdrawn: {decision.why_not}"
                 )
-        reassigned, elected = (
-            _reasons(decisions.withdrawn, Action.REASSIGN),
-            _reasons(_all_decisions(decisions), Action.ELECT_PREFERRED),
-        )
-        if reassigned:
-            orders = {
-                key: replicas
-                for key, replicas in self.context.requested(RequestKind.REASSIGN).items()
-                if key in reassigned
-            }
+        reassigned = _reasons(decisions.withdrawn, Action.REASSIGN)
+        requested = self.context.requested(RequestKind.REASSIGN)
+        orders = {key: replicas for key, replicas in requested.items() if key in reassigned}
+        if orders:
             kind = OperationKind.WITHDRAW_REASSIGNMENT
             entries = [
                 AuditEntry(kind, f"requested replicas [{join_ids(replicas)}]: {reassigned[key]}", *key)
                 for key, replicas in orders.items()
             ]
             self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
-        retried = {outcome.change.key for outcome in outcomes if _will_be_retried(outcome)}
-        done = [
-            key
-            for key in self.context.requested(RequestKind.PREFERRED_ELECTION)
-            if key in elected and key not in retried
-        ]
+        elected = _reasons([*decisions.withdrawn, *decisions.others], Action.ELECT_PREFERRED)
+        finished = elected.keys() - {outcome.change.key for outcome in outcomes if _will_be_retried(outcome)}
+        done = [key for key in self.context.requested(RequestKind.PREFERRED_ELECTION) if key in finished]
         if done:
             entries = [
                 AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or "the election was attempted", *key)
@@ -130,10 +120,7 @@ class AdminRequestRemover:
             self.log_line(f"  {path} is removed: {reason}")
             kind = _EMPTY_REQUEST_KINDS.get(path, Step.DISCARD_NOTIFICATION)
             entry = AuditEntry(kind, f"{path}: {reason}")
-            self._write_and_record([entry], partial(self._remove_empty_znode, path, version))
-
-    def _remove_empty_znode(self, path: str, version: int) -> RemovedRequests:
-        return RemovedRequests(refused=remove_empty(self.control, path, version))
+            self._write_and_record([entry], partial(remove_empty, self.control, path, version))
 
     def delete_topics(self, decided: Decisions) -> None:
         """Send the requests that delete topics to brokers, and remove the topics that are deleted everywhere."""
@@ -152,12 +139,12 @@ class AdminRequestRemover:
         """Withdraw the request to delete a topic that does not exist or must not be deleted."""
         self.log_line(f"  the deletion of {topic} is refused: {reason}")
         entry = AuditEntry(OperationKind.WITHDRAW_DELETION, reason, topic)
-        self._write_and_record([entry], lambda: RemovedRequests(refused=withdraw_deletion(self.control, topic)))
+        self._write_and_record([entry], lambda: withdraw_deletion(self.control, topic))
 
     def _remove_topic(self, topic: str) -> None:
         """Remove a topic whose replicas are all deleted, and the request to delete it."""
         entry = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
-        if self._write_and_record([entry], lambda: RemovedRequests(refused=remove_topic(self.control, topic))):
+        if self._write_and_record([entry], lambda: remove_topic(self.control, topic)):
             self.pending.requests_due = True
             self.context.remove_topic(topic)
             self.broker_requests.forget_topic(topic)
@@ -198,10 +185,6 @@ class AdminRequestRemover:
 def _reasons(decisions: Iterable[Decision], action: Action) -> dict[Key, str | None]:
     """Return the reason of each decision about a request of this kind, None if the request was fulfilled."""
     return {decision.key: decision.why_not for decision in decisions if decision.wanted is action}
-
-
-def _all_decisions(decisions: Decisions) -> Iterator[Decision]:
-    return chain(decisions.withdrawn, decisions.others)
 
 
 def _will_be_retried(outcome: RowOutcome) -> bool:

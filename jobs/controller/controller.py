@@ -136,14 +136,7 @@ class ResidentController:
             control, context, engine, reader, broker_requests, self.bounced, pending, self.plan_inbox, log_line
         )
         self.shutdowns = ControlledShutdowns(
-            context,
-            engine,
-            self.isr_changes,
-            self.drains,
-            self.writer,
-            broker_requests,
-            watches.signal,
-            log_line,
+            context, engine, self.isr_changes, self.drains, self.writer, broker_requests, watches.signal, log_line
         )
         self.failover_znodes = FailoverZnodes(control, context, engine, reader, broker_requests, pending)
 

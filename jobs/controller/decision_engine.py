@@ -23,14 +23,30 @@ from schemas.rows import BrokerConfig, Change, DrainedBroker, Key
 class Decisions:
     """The decisions of one cycle."""
 
-    changes: list[Change] = field(default_factory=list)
-    others: list[Decision] = field(default_factory=list)
+    changes: Sequence[Change] = ()
+    others: Sequence[Decision] = ()
     """Decisions that name why something is not done."""
-    withdrawn: list[Decision] = field(default_factory=list)
+    withdrawn: Sequence[Decision] = ()
     """Decisions after which the request for them is withdrawn."""
-    deletions: list[Deletion] = field(default_factory=list)
-    deletion_batches: tuple[list[Notice], list[Notice]] = field(default_factory=lambda: ([], []))
-    """Notices for topics that are being deleted; the second list must be sent after the first."""
+    deletions: Sequence[Deletion] = ()
+    deletion_batches: Sequence[Sequence[Notice]] = ()
+    """Notices for topics that are being deleted; each list must be sent after the one before."""
+
+    @classmethod
+    def of(
+        cls,
+        decided: Sequence[Decision],
+        deletions: Sequence[Deletion] = (),
+        deletion_batches: Sequence[Sequence[Notice]] = (),
+    ) -> "Decisions":
+        """Sort the decisions on partitions."""
+        return cls(
+            [decision.change for decision in decided if decision.change is not None],
+            [decision for decision in decided if decision.code is not None],
+            [decision for decision in decided if decision.withdrawn],
+            deletions,
+            deletion_batches,
+        )
 
 
 @dataclass(slots=True)
@@ -88,16 +104,8 @@ class DecisionEngine:
         queued = sorted(context.topics_to_be_deleted) if deletions else ()
         elected_topics = {topic for topic, _ in requested}
         steps = [_deletion(context, state, topic, is_elected=topic in elected_topics) for topic in queued]
-        return Decisions(
-            [decision.change for decision in decided if decision.change is not None],
-            [decision for decision in decided if decision.code is not None],
-            [decision for decision in decided if decision.withdrawn],
-            steps,
-            (
-                [*_deletion_notices(context, state, steps, delete=False)],
-                [*_deletion_notices(context, state, steps, delete=True)],
-            ),
-        )
+        batches = [[*_deletion_notices(context, state, steps, delete=delete)] for delete in (False, True)]
+        return Decisions.of(decided, steps, batches)
 
     def shut_down(self, context: ControllerContext, keys: Collection[Key], brokers: frozenset[int]) -> Decisions:
         """Decide on these partitions as these brokers shut down.
@@ -114,10 +122,7 @@ class DecisionEngine:
             and not brokers.isdisjoint([row.leader, *(row.isr or ())])
             and (decision := state.controlled_shutdown(row, brokers)) is not None
         ]
-        return Decisions(
-            [decision.change for decision in decided if decision.change is not None],
-            [decision for decision in decided if decision.code is not None],
-        )
+        return Decisions.of(decided)
 
     def _state(
         self,

@@ -201,8 +201,13 @@ class PlanInbox:
             self.log_line(f"surveyor: {ignored_reason(znode.path, fault)}", logging.WARNING)
 
     def _run(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> None:
+        """Carry out a plan, and respond with its result."""
         try:
-            self._execute(znode, plan_id, plan_request)
+            result = self._run_plan(znode, plan_id, plan_request)
+            line = result.error or result.lines[0]
+            answered = with_values(plan_request, is_begun=True, answer=result)
+            is_delivered = respond(self.control.client, znode.path, answered)
+            self.log_line(f"  {line}" if is_delivered else f"  {line}; the client that submitted it has disconnected")
         except Exception as error:  # noqa: BLE001 - raised again in the thread of the cycles
             self._failed = error
         finally:
@@ -220,19 +225,13 @@ class PlanInbox:
         while batches and not batches[-1].sent.wait(0.2) and not self._closed:
             pass
 
-    def _execute(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> None:
-        result = self._run_plan(znode, plan_id, plan_request)
-        line = result.error or result.lines[0]
-        is_delivered = respond(self.control.client, znode.path, with_values(plan_request, is_begun=True, answer=result))
-        self.log_line(f"  {line}" if is_delivered else f"  {line}; the client that submitted it has disconnected")
-
     def _run_plan(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> PlanResult:
         try:
             return self._commit_plan(znode, plan_id, plan_request)
         except (FencedError, SessionLostError, *LOST):
             raise  # the controllership has ended, or the writes must be read back first
         except SurveyorError as error:
-            where = f"{error} (reported by the controller, whose warehouse is {self._warehouse})"
+            where = f"{error} (reported by the controller, whose warehouse is {self.settings.warehouse.uri})"
             return PlanResult(int(error.exit_code), dict(error.result), [], where)
         except Exception as error:  # noqa: BLE001 - a full disk or a bad plan must not end the controllership
             reason = f"{type(error).__name__}: {error}"
@@ -240,10 +239,6 @@ class PlanInbox:
                 f"plan {plan_id} was interrupted by an unexpected error of the controller ({reason}); commit it again"
             )
             return PlanResult(int(ExitCode.ERROR), {}, [], f"{text}, which finds what is already written")
-
-    @property
-    def _warehouse(self) -> str:
-        return self.settings.warehouse.uri
 
     def _commit_plan(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> PlanResult:
         warehouse = self.settings.warehouse

@@ -41,14 +41,14 @@ def withdraw_elections(control: Controllership, partitions: Collection[Key]) -> 
     return _rewrite(control, PREFERRED_ELECTION, lambda request: (request.topic, request.partition) not in partitions)
 
 
-def withdraw_deletion(control: Controllership, topic: str) -> MultiFailure | None:
+def withdraw_deletion(control: Controllership, topic: str) -> RemovedRequests:
     """Remove the request to delete a topic that does not exist or must not be deleted."""
-    return control.commit([Delete(f"{DELETE_TOPICS}/{topic}")])
+    return RemovedRequests(refused=control.commit([Delete(f"{DELETE_TOPICS}/{topic}")]))
 
 
-def remove_empty(control: Controllership, path: str, version: int) -> MultiFailure | None:
+def remove_empty(control: Controllership, path: str, version: int) -> RemovedRequests:
     """Delete a request or notification that names no partition, if it still has the version that was read."""
-    return control.commit([Delete(path, version)])
+    return RemovedRequests(refused=control.commit([Delete(path, version)]))
 
 
 def _rewrite(control: Controllership, path: str, is_kept: Callable[[TopicPartition], bool]) -> RemovedRequests:
@@ -88,7 +88,7 @@ def delete_all(control: Controllership, paths: Collection[str]) -> None:
             remaining.remove(refused.path)
 
 
-def remove_topic(control: Controllership, topic: str) -> MultiFailure | None:
+def remove_topic(control: Controllership, topic: str) -> RemovedRequests:
     """Remove a topic whose replicas are all deleted: first its states, then topic, config and request at once.
 
     If this process is killed in between, the deletion request still exists and the next controller continues. The
@@ -99,9 +99,10 @@ def remove_topic(control: Controllership, topic: str) -> MultiFailure | None:
     for paths in _chunks(_descendants(control, root)):
         refused = control.commit([queued, *(Delete(path) for path in paths)])
         if refused is not None:
-            return refused
+            return RemovedRequests(refused=refused)
     rest = [root, f"{CONFIGS}/{topic}", f"{DELETE_TOPICS}/{topic}"]
-    return control.commit([Delete(path) for path in rest if read(control.client, path).version is not None])
+    existing = [path for path in rest if read(control.client, path).version is not None]
+    return RemovedRequests(refused=control.commit([Delete(path) for path in existing]))
 
 
 def _descendants(control: Controllership, root: str) -> list[str]:

@@ -106,9 +106,9 @@ def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
             partitions = data_of(task, WithdrawnElection).partitions
             return withdraw_elections(control, [(topic, partition) for partition in partitions]).refused
         case OperationKind.REMOVE_TOPIC:
-            return remove_topic(control, topic)
+            return remove_topic(control, topic).refused
         case OperationKind.WITHDRAW_DELETION:
-            return withdraw_deletion(control, topic)
+            return withdraw_deletion(control, topic).refused
     settings = read_operations(control.client, [task]).topics[topic]
     has_notifications = (
         task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
