@@ -138,7 +138,7 @@ class ResidentController:
         self.shutdowns = ControlledShutdowns(
             context, engine, self.isr_changes, self.drains, self.writer, broker_requests, watches.signal, log_line
         )
-        self.failover_znodes = FailoverZnodes(control, context, engine, reader, broker_requests, pending)
+        self.failover_znodes = FailoverZnodes(control, context, engine, reader, broker_requests)
 
     def initialize(self) -> None:
         """Read all of the cluster, and send the full state to all live brokers, the list of live brokers first."""
@@ -278,8 +278,8 @@ class ResidentController:
         self._on_broker_changes()
         self._apply_broker_configs()
         if self.apis:
-            self.pending.add(self.phantoms.replace_all() | self.isr_changes.publish())
-            self.failover_znodes.assign_topic_ids()
+            for source in (self.phantoms.replace_all, self.isr_changes.publish, self.failover_znodes.assign_topic_ids):
+                self.pending.add(source())
             self.shutdowns.carry_out()
         self.pending.add(self.notifications.isr_changes())
         self.notifications.log_dirs()
@@ -361,7 +361,7 @@ class ResidentController:
         if self.apis:  # an upgraded cluster may know topic ids now, and look for us elsewhere
             if self.endpoints.refresh(self.engine.broker_configs):
                 self.broker_requests.send((), live_brokers_to=self.context.live)
-            self.failover_znodes.complete()
+            self.pending.add(self.failover_znodes.complete())
         leaderless = {key for key, row in self.context.partitions.items() if row.leader not in self.context.brokers}
         self.pending.add(leaderless, requests_due=True)
 

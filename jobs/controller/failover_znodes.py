@@ -25,9 +25,9 @@ from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader
-from jobs.controller.pending_work import PendingWork
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES
 from schemas.inter_broker_protocol import Protocol
+from schemas.rows import Key
 from schemas.znode_codecs import MalformedZnodeError, decode_assignment, encode_assignment
 
 FEATURES_SINCE: Final = Protocol(2, 7, 0)
@@ -54,36 +54,39 @@ class FailoverZnodes:
     engine: DecisionEngine
     reader: MetadataReader
     broker_requests: BrokerRequestBatch
-    pending: PendingWork
 
-    def complete(self) -> None:
-        """Write what Kafka's fail-over writes at the earliest protocol version of the brokers."""
+    def complete(self) -> set[Key]:
+        """Write what Kafka's fail-over writes at the earliest protocol version of the brokers.
+
+        Return as `assign_topic_ids`.
+        """
         protocol = self.protocol
         if protocol is not None:
             enable_features(self.control, protocol)
-        self.assign_topic_ids()
+        return self.assign_topic_ids()
 
     @property
     def protocol(self) -> Protocol | None:
         """The earliest protocol version of the brokers, None if a broker's version is unknown."""
         return earliest_protocol(self.engine.broker_configs, self.context.brokers.keys())
 
-    def assign_topic_ids(self) -> None:
-        """Give ids to topics without one, if all brokers know ids, and send them to the brokers.
+    def assign_topic_ids(self) -> set[Key]:
+        """Give ids to topics without one, if all brokers know ids, and send them; return the partitions that changed.
 
         A follower that knows an id cannot fetch from a leader that does not. A new topic has no state to be sent:
         it gets its id before its first state, unless it was created while the cycle had begun. If a topic has changed
         since it was read, the multi fails, and the other topics get their ids in the next cycle.
         """
         if not (self.context.topics_without_id and uses_topic_ids(self.protocol)):
-            return
+            return set()
         topics = (self.context.topics[name] for name in self.context.topics_without_id)
         due = {info.topic for info in topics if info.understood and not info.deletion_requested}
         if not due:
-            return
+            return set()
         assign_topic_ids(self.control, self.context, due)
-        self.pending.add(self.reader.refresh_topics(due))
+        changed = self.reader.refresh_topics(due)
         self.broker_requests.resend_topics({name for name in due if self.context.topic_id(name) is not None})
+        return changed
 
 
 def enable_features(control: Controllership, protocol: Protocol) -> None:

@@ -282,18 +282,14 @@ class IsrWriter:
         keys = [proposal.key for proposal in proposals]
         partitions = {key: row for key in keys if (row := self.context.partitions.get(key)) is not None}
         rows: dict[Key, PartitionInfo | None] = dict.fromkeys(keys)
-        for (key, row), (version, data) in zip(partitions.items(), self._znodes([*partitions]), strict=True):
-            rows[key] = with_state(row, version, data)
+        paths = [state_path(key) for key in partitions]
+        znodes = self.control.read(lambda: read_permitted(self.control.client, paths))
+        for (key, row), znode in zip(partitions.items(), znodes, strict=True):
+            rows[key] = with_state(row, znode.version, znode.data)
             if rows[key] != row:
                 with self._lock:
                     self._outdated.add(key)
         return rows
-
-    def _znodes(self, keys: Sequence[Key]) -> list[tuple[int | None, bytes | None]]:
-        """Read states."""
-        paths = [state_path(key) for key in keys]
-        znodes = self.control.read(lambda: read_permitted(self.control.client, paths))
-        return [(znode.version, znode.data) for znode in znodes]
 
     def _write(
         self,

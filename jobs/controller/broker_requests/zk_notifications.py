@@ -32,7 +32,6 @@ class NotificationHandler:
         self.reader.refresh(())
         old = {row.path for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.context.of_kind(kind)}
         delete_all(self.control, old)
-        self.context.requests = [row for row in self.context.requests if row.path not in old]
 
     def isr_changes(self) -> set[Key]:
         """Read ISRs that leaders have changed, and send them to all brokers; return the changed partitions."""
