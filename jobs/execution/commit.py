@@ -9,13 +9,13 @@ withdraws its plan; if the controller has begun with it, the controller still ca
 
 import logging
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.clusters.interface import Cluster, Lease
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, with_retries
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
 from jobs.adapters.zookeeper.plan_submission import path_of, read_resident_controller, submit, withdraw
@@ -71,64 +71,51 @@ def apply_plan(
     running: ReassignmentOptions = DEFAULT,
     author: Actor | None = None,
 ) -> CommitLog:
-    """Write the pending rows and record the outcomes; `author` is recorded if it is not this process."""
-    watched = preflight.mode is Mode.ADMIN and (
-        running.watches or bool(throttle_rows(settings.warehouse, plan.plan_id))
+    """Write the pending rows and record the outcomes; `author` is recorded if it is not this process.
+
+    Admin mode needs the cluster's lease. A caller that holds the controllership defers signals itself, perhaps in
+    another thread.
+    """
+    is_requested = preflight.mode is Mode.ADMIN and (
+        preflight.pending or running.watches or bool(throttle_rows(settings.warehouse, plan.plan_id))
     )
-    if preflight.mode is Mode.ADMIN and (preflight.pending or watched):
-        with lease_for(settings, cluster, plan.plan_id, "commit") as lease:
-            return _apply(settings, cluster, plan, preflight, running=running, lease=lease)
-    # the caller that holds the controllership defers signals itself, perhaps in another thread
-    with defer_signals() if held is None else nullcontext():
-        return _apply(settings, cluster, plan, preflight, max_hold=max_hold, held=held, author=author)
-
-
-def _apply(
-    settings: Settings,
-    cluster: Cluster,
-    plan: Plan,
-    preflight: Preflight,
-    *,
-    max_hold: float = 0.0,
-    held: HeldControllership | None = None,
-    running: ReassignmentOptions = DEFAULT,
-    lease: Lease | None = None,
-    author: Actor | None = None,
-) -> CommitLog:
-    """Commit with the cluster's lease in admin mode, without one in batch mode."""
-    due = pending_summary(plan, preflight.pending)
-    log(f"  mode {preflight.mode} ({preflight.reason}); {due}")
-    in_use = preflight.being_committed if lease is None else set()
-    for other in other_throttled_plans(settings.warehouse, {plan.plan_id, *in_use}):
-        log(other_throttle_line(other))
-    commit_log = CommitLog.open(settings.warehouse, plan, author)
-    commit_log.controller_epoch = commit_log.written_under = None if held is None else held.control.epoch
-    commit_log.broker_epochs = preflight.state.live
-    commit_log.set_preflight_outcomes(preflight.already_decided)
-    try:
-        if lease is not None:
-            is_resident = preflight.resident_controller is not None
-            with controller_of(
-                settings, cluster, preflight.state, is_resident=is_resident, running=running, lease=lease
-            ) as (controller, throttler):
-                commit_admin(
-                    settings,
-                    cluster,
-                    commit_log,
-                    controller,
-                    preflight.pending,
-                    lease=lease,
-                    running=running,
-                    throttler=throttler,
-                )
-        else:
-            _write_pending(settings, cluster, commit_log, preflight, max_hold, held=held)
-    except SurveyorError as error:
-        error.result = {"plan_id": plan.plan_id, **commit_log.counts()}
-        raise
-    finally:
-        commit_log.close()
-    commit_log.blocked = _blocked(cluster, plan)
+    with ExitStack() as stack:
+        lease = stack.enter_context(lease_for(settings, cluster, plan.plan_id, "commit")) if is_requested else None
+        if lease is None and held is None:
+            stack.enter_context(defer_signals())
+        due = pending_summary(plan, preflight.pending)
+        log(f"  mode {preflight.mode} ({preflight.reason}); {due}")
+        in_use = preflight.being_committed if lease is None else set()
+        for other in other_throttled_plans(settings.warehouse, {plan.plan_id, *in_use}):
+            log(other_throttle_line(other))
+        commit_log = CommitLog.open(settings.warehouse, plan, author)
+        commit_log.controller_epoch = commit_log.written_under = None if held is None else held.control.epoch
+        commit_log.broker_epochs = preflight.state.live
+        commit_log.set_preflight_outcomes(preflight.already_decided)
+        try:
+            if lease is not None:
+                is_resident = preflight.resident_controller is not None
+                with controller_of(
+                    settings, cluster, preflight.state, is_resident=is_resident, running=running, lease=lease
+                ) as (controller, throttler):
+                    commit_admin(
+                        settings,
+                        cluster,
+                        commit_log,
+                        controller,
+                        preflight.pending,
+                        lease=lease,
+                        running=running,
+                        throttler=throttler,
+                    )
+            else:
+                _write_pending(settings, cluster, commit_log, preflight, max_hold, held=held)
+        except SurveyorError as error:
+            error.result = {"plan_id": plan.plan_id, **commit_log.counts()}
+            raise
+        finally:
+            commit_log.close()
+        commit_log.blocked = _blocked(cluster, plan)
     return commit_log
 
 
