@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from jobs.adapters.brokers.reported_configs import DEFAULTS, read_configs_and_failures, read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
 from jobs.controller.controller_endpoints import is_of_security
+from jobs.controller.pending_work import drained
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from schemas.broker_configs import AUTHORIZER, PROTOCOL_VERSION
@@ -137,8 +138,7 @@ class BrokerConfigPoller:
         changed = False
         for broker, row in registered.items():
             self.reported_epochs.setdefault(broker, row.zk_broker_epoch)
-        while (result := self._next_result()) is not None:
-            brokers, rows, errors = result
+        for brokers, rows, errors in drained(self._results):
             silent = self._no_longer_reporting(rows, errors)
             self._log_failures(brokers, rows, silent | errors)
             self._note_unread(brokers, silent | errors)
@@ -191,12 +191,6 @@ class BrokerConfigPoller:
                 self._unread[row.broker_id] = _Unread(row, due_at)
             else:
                 self._unread.pop(row.broker_id, None)
-
-    def _next_result(self) -> _PollResult | None:
-        try:
-            return self._results.get_nowait()
-        except Empty:
-            return None
 
     def _log_failures(self, brokers: Sequence[Broker], rows: Sequence[BrokerConfig], errors: dict[int, str]) -> None:
         """Log once for each registration which settings are not supported, and which brokers did not respond."""

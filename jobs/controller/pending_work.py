@@ -4,9 +4,12 @@ Corresponds to the queue of `ControllerEventManager`. Kafka's controller handles
 partitions and requests are collected, and one cycle decides on all of them.
 """
 
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from queue import Empty, SimpleQueue
+from typing import Final, TypeVar
 
 from schemas.rows import Key
 
@@ -21,6 +24,16 @@ The pause doubles with each further such cycle, up to the poll interval.
 
 MAX_DOUBLINGS: Final = 6
 """Limit for the number of times that this pause is doubled."""
+
+
+_T = TypeVar("_T")
+
+
+def drained(queue: SimpleQueue[_T]) -> Iterator[_T]:
+    """Remove and yield what waits in a queue, until it is empty."""
+    with suppress(Empty):
+        while True:
+            yield queue.get_nowait()
 
 
 @dataclass(slots=True)

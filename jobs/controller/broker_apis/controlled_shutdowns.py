@@ -7,7 +7,7 @@ failure does, so the cycle does it.
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 from jobs.controller.broker_apis.isr_changes import IsrChanges
@@ -15,6 +15,7 @@ from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.drains import Drains
+from jobs.controller.pending_work import drained
 from jobs.controller.state_writer import StateWriter
 from jobs.runtime.console import LogLine
 from schemas.enums import Outcome
@@ -71,7 +72,7 @@ class ControlledShutdowns:
         Partitions that a broker leads are moved first; clients of the other partitions notice nothing.
         """
         due = list[ShutdownRequest]()
-        for request in self._pop_all():
+        for request in drained(self._waiting):
             error = self._error_of(request)
             if error:
                 request.response.set_result(ShutdownResponse(error))
@@ -110,15 +111,7 @@ class ControlledShutdowns:
         is_outdated = request.broker_epoch not in {UNCHECKED_EPOCH, broker.broker_epoch}
         return STALE_BROKER_EPOCH if is_outdated else NO_ERROR
 
-    def _pop_all(self) -> list[ShutdownRequest]:
-        requests = list[ShutdownRequest]()
-        while True:
-            try:
-                requests.append(self._waiting.get_nowait())
-            except Empty:
-                return requests
-
     def stop(self) -> None:
         """Respond to the requests that wait as a broker does that is not the controller."""
-        for request in self._pop_all():
+        for request in drained(self._waiting):
             request.response.set_result(ShutdownResponse(STALE_CONTROLLER_EPOCH))

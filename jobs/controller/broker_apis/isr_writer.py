@@ -25,6 +25,7 @@ from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import STATE_FIELDS, with_state
+from jobs.controller.pending_work import drained
 from jobs.core.errors import SurveyorError
 from jobs.core.logs import module_logger
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, check_proposal
@@ -174,17 +175,8 @@ class IsrWriter:
                 return batch
             batch.append(request)
         if not batch:
-            _refuse(self._drain_queue())
+            _refuse(request for request in drained(self._waiting) if request is not None)
         return batch
-
-    def _drain_queue(self) -> Iterable[IsrRequest]:
-        while True:
-            try:
-                request = self._waiting.get_nowait()
-            except Empty:
-                return
-            if request is not None:
-                yield request
 
     def _respond(self, batch: Sequence[IsrRequest]) -> None:
         """Handle requests; requests for the same partition one at a time."""

@@ -8,13 +8,14 @@ only the cycle reads them.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Final
 
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.context import ControllerContext
+from jobs.controller.pending_work import drained
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.runtime.console import LogLine
@@ -87,13 +88,10 @@ class ResponseHandler:
     def drain(self) -> ResponseEffects:
         """Read all responses that have arrived since the last call."""
         effects = ResponseEffects()
-        while True:
-            try:
-                response = self._responses.get_nowait()
-            except Empty:
-                return effects
+        for response in drained(self._responses):
             self.log.record(response)
             self._handle(response, effects)
+        return effects
 
     def _handle(self, response: BrokerResponse, effects: ResponseEffects) -> None:
         broker = response.broker_id
