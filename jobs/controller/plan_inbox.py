@@ -174,7 +174,9 @@ class PlanInbox:
     def _try_start(self, znode: Znode) -> bool:
         """Start a submitted plan if it is valid and not started yet; return whether it was started."""
         if fault := fault_of(znode):
-            self._ignore_submission(znode, fault)
+            if _submission_key(znode) not in self._reported:  # it is not ours to delete
+                self._reported.add(_submission_key(znode))
+                self.log_line(f"surveyor: {ignored_reason(znode.path, fault)}", logging.WARNING)
             return False
         plan_request = decode_submitted(znode.data)
         if plan_request.answer is not None:
@@ -192,13 +194,6 @@ class PlanInbox:
         )
         self._thread.start()
         return True
-
-    def _ignore_submission(self, znode: Znode, fault: str) -> None:
-        """Report an invalid submission of another client once; it is not ours to delete."""
-        submission = _submission_key(znode)
-        if submission not in self._reported:
-            self._reported.add(submission)
-            self.log_line(f"surveyor: {ignored_reason(znode.path, fault)}", logging.WARNING)
 
     def _run(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> None:
         """Carry out a plan, and respond with its result."""

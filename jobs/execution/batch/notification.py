@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from kazoo.client import KazooClient
@@ -138,10 +139,11 @@ def notify(
         batch = _control_batch(control, brokers, notices_for)
         responses = deliver(channels, batch, deadline, _refresh_callback(control, batch, notices_for), hold.silent)
         later_epoch_brokers = BrokerResponses.of(responses).of_later_epoch
-        fenced_error = _check_fence(control)
+        fenced_error = _fence_error(partial(with_retries, control.refuse_fenced))
         if not later_epoch_brokers or fenced_error is not None or time.monotonic() > deadline:
             break
-        fenced_error = _raise_epoch(control, later_epoch_brokers, step)
+        log(f"  {raised_line(later_epoch_brokers, control.epoch)}")  # they do not return the epoch that they know
+        fenced_error = _fence_error(partial(control.raise_above, control.epoch + step - 1))
         if fenced_error is not None:
             break
     live = frozenset(batch.addressed_brokers & batch.live)
@@ -150,12 +152,11 @@ def notify(
     )
 
 
-def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
-    """Raise our epoch above the one that brokers know, which they do not return; return the error if we are fenced."""
+def _fence_error(action: Callable[[], object]) -> FencedError | None:
+    """Return the FencedError of an action if another controller has taken over: brokers then obey it, not us."""
     try:
         with suppress(*LOST):
-            log(f"  {raised_line(brokers, control.epoch)}")
-            control.raise_above(control.epoch + step - 1)
+            action()
     except FencedError as error:
         return error
     return None
@@ -199,16 +200,6 @@ KafkaStorageError (56); the changes are stored in ZooKeeper, so take a new snaps
 
 def _control_batch(control: Controllership, brokers: Sequence[Broker], notices_for: NoticesFor) -> ControlBatch:
     return ControlBatch(control.controller_id, control.epoch, brokers, notices_for({row.broker_id for row in brokers}))
-
-
-def _check_fence(control: Controllership) -> FencedError | None:
-    """Return the FencedError if another controller has taken over in the meantime: brokers then obey it, not us."""
-    try:
-        with suppress(*LOST):
-            with_retries(control.refuse_fenced)
-    except FencedError as error:
-        return error
-    return None
 
 
 def _refresh_callback(

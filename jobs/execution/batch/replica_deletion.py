@@ -64,13 +64,10 @@ def deletion_notices(changes: Sequence[Change], deletions: Sequence[Operation], 
     return [*stops, *_notices(deletions, live, delete=True)]
 
 
-def _notices(deletions: Sequence[Operation], live: Collection[int], *, delete: bool) -> list[Notice]:
-    return [notice for task in deletions for notice in _topic_notices(task, live, delete=delete)]
-
-
-def _topic_notices(task: Operation, live: Collection[int], *, delete: bool) -> list[Notice]:
-    data = data_of(task, DeletedReplicas)
-    return notices_for_deletion(task.topic, data.topic_id, data.replicas, live, delete=delete)
+def _notices(deletions: Sequence[Operation], live: Collection[int], *, delete: bool) -> Iterator[Notice]:
+    for task in deletions:
+        data = data_of(task, DeletedReplicas)
+        yield from notices_for_deletion(task.topic, data.topic_id, data.replicas, live, delete=delete)
 
 
 def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResult) -> Iterator[RowOutcome]:
