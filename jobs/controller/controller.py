@@ -42,7 +42,7 @@ from jobs.controller.decision_engine import DecisionEngine, Decisions, released_
 from jobs.controller.drains import Drains
 from jobs.controller.failover_znodes import FailoverZnodes
 from jobs.controller.metadata_reader import MetadataReader, Observation
-from jobs.controller.pending_work import POLL_INTERVAL_SECONDS, PendingWork
+from jobs.controller.pending_work import POLL_INTERVAL_SECONDS, DueWork, PendingWork
 from jobs.controller.phantom_replicas import PhantomReplicas
 from jobs.controller.plan_inbox import PlanInbox
 from jobs.controller.resync import Resync
@@ -97,7 +97,7 @@ class ResidentController:
 
     def __post_init__(self, served: Sequence[Endpoint], logins: Mapping[str, Security] | None) -> None:
         control, context, engine, log, log_line = self.control, self.context, self.engine, self.log, self.log_line
-        pending = self.pending = PendingWork()
+        pending = self.pending = PendingWork(requests_due=True)
         summary = self.summary = CycleSummary(log_line)
         watches = self.watches = ZkWatches(control.client)
         reader = self.reader = MetadataReader(control.client, watches, context)
@@ -229,7 +229,7 @@ class ResidentController:
             self.isr_changes.warn_if_no_requests()
         self._on_broker_changes()
         self.broker_requests.send_metadata(changes.partitions)  # of notifications that were lost
-        self.pending.add(changes.partitions, requests_due=changes.requests or not self.resync.is_under_way)
+        self.pending.add(changes.partitions, requests_due=changes.requests_due or not self.resync.is_under_way)
 
     def stop(self) -> None:
         """Stop responding to requests of brokers, and sending them requests."""
@@ -256,11 +256,11 @@ class ResidentController:
         self.summary.cycles += 1
         try:
             self._observe()
-            due, requests_due = self.pending.pop_all()
-            leaderless = self._leaderless(due)
-            first = self._decide_and_write(leaderless)
-            balance = self.auto_rebalance.due(self.context)
-            rest = self._decide_and_write(due - leaderless, balance, requests_due=requests_due)
+            due = self.pending.pop_all()
+            leaderless = self._leaderless(due.partitions)
+            first = self._decide_and_write(DueWork(leaderless))
+            due.partitions -= leaderless
+            rest = self._decide_and_write(due, self.auto_rebalance.due(self.context))
             self._publish(first, rest)
             return bool(first.outcomes or rest.decided.changes or self.pending.is_due)
         finally:
@@ -289,8 +289,8 @@ class ResidentController:
         expired = self.writer.expired_backoffs()
         self.pending.add(expired, requests_due=bool(expired))
         self.pending.add(self.reader.refresh_partitions(self.context.moving))
-        self.pending.add(changes.partitions, requests_due=changes.requests)
-        self.pending.add(effects.partitions, requests_due=effects.has_stopped_replicas)
+        for found in (changes, effects):
+            self.pending.add(found.partitions, requests_due=found.requests_due)
 
     def _raise_epoch_if_refused(self, refused_epochs: Mapping[int, int]) -> None:
         """Raise our epoch above those in partition states and those that brokers know.
@@ -318,14 +318,13 @@ class ResidentController:
         rows = ((key, self.context.partitions.get(key)) for key in due - self.context.requested_partitions)
         return {key for key, row in rows if row is not None and row.leader not in serving}
 
-    def _decide_and_write(
-        self, due: set[Key], balance: AbstractSet[Key] = frozenset(), *, requests_due: bool = False
-    ) -> Written:
+    def _decide_and_write(self, due: DueWork, balance: AbstractSet[Key] = frozenset()) -> Written:
         """Decide on partitions, on leadership to be balanced and on requests; write the changes and send them."""
-        self.isr_changes.refresh_states(due | balance | (self.context.requested_partitions if requests_due else set()))
-        written = self.writer.write(self._decide(due, balance, requests_due=requests_due))
+        requested = self.context.requested_partitions if due.requests_due else set()
+        self.isr_changes.refresh_states(due.partitions | balance | requested)
+        written = self.writer.write(self._decide(due, balance))
         changing = {change.key for change in written.decided.changes}
-        self._resuming -= due - (changing - written.applied)
+        self._resuming -= due.partitions - (changing - written.applied)
         self.summary.add_cycle(written.outcomes, written.rejections)
         # a partition that changes, for instance because a replica of the target failed, is decided on again first
         self.broker_requests.send_stops(row for row in written.decided.others if row.key not in changing)
@@ -365,16 +364,15 @@ class ResidentController:
         leaderless = {key for key, row in self.context.partitions.items() if row.leader not in self.context.brokers}
         self.pending.add(leaderless, requests_due=True)
 
-    def _decide(self, due: set[Key], balance: AbstractSet[Key], *, requests_due: bool) -> Decisions:
-        if self.apis:
-            due = due - self.phantoms.pending()
-        if not (due or balance or requests_due):
+    def _decide(self, due: DueWork, balance: AbstractSet[Key]) -> Decisions:
+        partitions = due.partitions - self.phantoms.pending() if self.apis else due.partitions
+        if not (partitions or balance or due.requests_due):
             return Decisions()
         bounced = self.bounced.ids
         decisions = self.engine.decide(
             self.context,
-            due,
-            deletions=requests_due,
+            partitions,
+            deletions=due.requests_due,
             balance=balance,
             assumed_dead=bounced,
             resuming=self._resuming,

@@ -28,6 +28,7 @@ from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import key_of_state, state_path
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.controller.context import ControllerContext
+from jobs.controller.pending_work import DueWork
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import UnreadableError
 from jobs.runtime.console import log
@@ -40,14 +41,6 @@ _OF_TOPIC: Final = f"{TOPICS}/"
 
 STATE_FIELDS: Final = (*State.__struct_fields__, "state_version")
 """Fields of PartitionInfo that are read from the znode of the state."""
-
-
-@dataclass(slots=True)
-class MetadataChanges:
-    """The changes that a read has found."""
-
-    partitions: set[Key] = field(default_factory=set)
-    requests: bool = False
 
 
 @dataclass(slots=True)
@@ -84,9 +77,9 @@ class MetadataReader:
     _watched: set[int] = field(default_factory=set)
     """Brokers whose registrations are watched: a watch of the parent does not fire when a child's data changes."""
 
-    def load_all(self) -> MetadataChanges:
+    def load_all(self) -> DueWork:
         """Read the whole cluster, as at a take-over, after which the caller sends all brokers the full state."""
-        changes = MetadataChanges()
+        changes = DueWork()
         self.watches.watch_all()
         self._brokers(changes)
         self._topics(changes, reread=list(self.context.topics))
@@ -97,11 +90,11 @@ class MetadataReader:
 
     def load_brokers(self) -> None:
         """Read the brokers before everything else, so that the controller can be announced to them."""
-        self._brokers(MetadataChanges())
+        self._brokers(DueWork())
 
-    def refresh(self, fired: Collection[str]) -> MetadataChanges:
+    def refresh(self, fired: Collection[str]) -> DueWork:
         """Read what these paths name, and the requests, which are always few and cheap."""
-        changes = MetadataChanges()
+        changes = DueWork()
         # a change of an ACL fires no watch
         if self.context.not_understood or any(path.startswith(BROKER_IDS) for path in fired):
             self._brokers(changes)
@@ -137,12 +130,12 @@ class MetadataReader:
 
     def refresh_topics(self, names: Iterable[str]) -> set[Key]:
         """Read topics as a whole; return the partitions that changed."""
-        changes = MetadataChanges()
+        changes = DueWork()
         self._topics(changes, reread=list(names))
         self._watch_illegible()
         return changes.partitions
 
-    def _brokers(self, changes: MetadataChanges) -> None:
+    def _brokers(self, changes: DueWork) -> None:
         before = self.context.brokers
         registered, unknown = self._registered(), self.context.not_understood
         if any(broker in registered and registered[broker].understood for broker in unknown):
@@ -169,7 +162,7 @@ class MetadataReader:
             self.context.remove_responses(broker)
             changes.partitions |= self.context.of_broker(broker)
 
-    def _note_unknown(self, registered: Mapping[int, Broker], changes: MetadataChanges) -> None:
+    def _note_unknown(self, registered: Mapping[int, Broker], changes: DueWork) -> None:
         """Note which registrations cannot be read or decoded; warn once of each."""
         before = self.context.not_understood
         current = {broker: row.zk_broker_epoch for broker, row in registered.items() if not row.understood}
@@ -193,7 +186,7 @@ class MetadataReader:
         self._watched |= new
         return {row.broker_id: row for row in read_brokers(self.client)}
 
-    def _topics(self, changes: MetadataChanges, reread: Collection[str]) -> None:
+    def _topics(self, changes: DueWork, reread: Collection[str]) -> None:
         names = set(children(self.client, TOPICS) or ())
         for topic in self.context.topics.keys() - names:
             self.context.remove_topic(topic)
@@ -235,7 +228,7 @@ class MetadataReader:
         for key in new:
             self.watches.signal(state_path(key))
 
-    def _configs(self, changes: MetadataChanges) -> None:
+    def _configs(self, changes: DueWork) -> None:
         """Read the settings of all topics again, because one may now allow unclean elections."""
         names = sorted(self.context.topics)
         unreadable = []
@@ -252,11 +245,11 @@ class MetadataReader:
         if unreadable:
             self._topics(changes, reread=unreadable)
 
-    def _requests(self, changes: MetadataChanges) -> None:
+    def _requests(self, changes: DueWork) -> None:
         asked_for, before = self.context.requested_partitions, self.context.admin_requests
         self.context.requests, self.context.empty_requests = self._read_requests()
-        changes.requests = before != self.context.admin_requests
-        if not changes.requests:
+        changes.requests_due = before != self.context.admin_requests
+        if not changes.requests_due:
             return
         # a moving partition was decided on solely by its request, so its reassignment continues once that is withdrawn
         changes.partitions |= (asked_for - self.context.requested_partitions) & self.context.moving

@@ -37,30 +37,36 @@ def drained(queue: SimpleQueue[_T]) -> Iterator[_T]:
 
 
 @dataclass(slots=True)
-class PendingWork:
-    """Partitions and requests on which the next cycle decides."""
+class DueWork:
+    """Partitions and requests to be decided on."""
 
     partitions: set[Key] = field(default_factory=set)
-    requests_due: bool = True
+    requests_due: bool = False
     """Whether requests in /admin are decided on."""
-    failed_attempts: int = 0
-    """Attempts in a row in which no change could be written."""
 
     def add(self, partitions: AbstractSet[Key] = frozenset(), *, requests_due: bool = False) -> None:
         """Add partitions, and with `requests_due` the requests in /admin."""
         self.partitions |= partitions
         self.requests_due |= requests_due
 
-    def pop_all(self) -> tuple[set[Key], bool]:
-        """Return and clear the partitions, and whether the requests are due."""
-        work = self.partitions, self.requests_due
-        self.partitions, self.requests_due = set(), False
-        return work
-
     @property
     def is_due(self) -> bool:
         """Whether there is anything to decide on."""
         return self.requests_due or bool(self.partitions)
+
+
+@dataclass(slots=True)
+class PendingWork(DueWork):
+    """Work for the next cycle."""
+
+    failed_attempts: int = 0
+    """Attempts in a row in which no change could be written."""
+
+    def pop_all(self) -> DueWork:
+        """Return the work, and clear it."""
+        work = DueWork(self.partitions, self.requests_due)
+        self.partitions, self.requests_due = set(), False
+        return work
 
     @property
     def retry_delay(self) -> float:

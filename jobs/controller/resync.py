@@ -11,7 +11,8 @@ from typing import Final
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, TOPICS
 from jobs.controller.context import ControllerContext
-from jobs.controller.metadata_reader import MetadataChanges, MetadataReader, topics_in_paths
+from jobs.controller.metadata_reader import MetadataReader, topics_in_paths
+from jobs.controller.pending_work import DueWork
 
 RESYNC_INTERVAL_SECONDS: Final = 300.0
 """Seconds from the start of a resync to the start of the next."""
@@ -49,10 +50,10 @@ class Resync:
         self._remaining_topics = sorted(topics.union(self._remaining_topics), reverse=True)
         return [path for path in fired if not topics_in_paths([path])]
 
-    def read_next_part(self) -> MetadataChanges | None:
+    def read_next_part(self) -> DueWork | None:
         """Read the next part, and return what changed; None if no resync is due."""
         if self._remaining_topics:
-            return MetadataChanges(self.reader.refresh_topics(self._take_next_part()))
+            return DueWork(self.reader.refresh_topics(self._take_next_part()))
         if time.monotonic() < self._due_at:
             return None
         self._due_at = time.monotonic() + RESYNC_INTERVAL_SECONDS

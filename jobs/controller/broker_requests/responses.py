@@ -15,7 +15,7 @@ from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.context import ControllerContext
-from jobs.controller.pending_work import drained
+from jobs.controller.pending_work import DueWork, drained
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.runtime.console import LogLine
@@ -52,13 +52,9 @@ class SilentBrokers:
 
 
 @dataclass(slots=True)
-class ResponseEffects:
-    """The effects of some responses."""
+class ResponseEffects(DueWork):
+    """The effects of some responses. Requests are due if replicas were stopped: a deletion may wait for them."""
 
-    partitions: set[Key] = field(default_factory=set)
-    """Partitions to be decided on."""
-    has_stopped_replicas: bool = False
-    """Whether replicas were stopped, for which a deletion may wait."""
     bounced_brokers: set[int] = field(default_factory=set)
     """Brokers that have registered again by their responses, so that they have lost the state sent to them."""
     refused_epochs: dict[int, int] = field(default_factory=dict)
@@ -111,7 +107,7 @@ class ResponseHandler:
     def _handle_partitions(
         self, response: BrokerResponse, errors: Sequence[int], broker: int, effects: ResponseEffects
     ) -> None:
-        effects.has_stopped_replicas |= response.api == STOP_REPLICA
+        effects.requests_due |= response.api == STOP_REPLICA
         for notice, error in zip(response.notices, errors, strict=True):
             key = notice.topic, notice.partition
             if response.api == STOP_REPLICA and error == NO_ERROR:

@@ -14,7 +14,8 @@ from jobs.adapters.zookeeper.connection import commit
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.context import partition_notification
 from jobs.controller.controller import ResidentController
-from jobs.controller.metadata_reader import MetadataChanges, MetadataReader
+from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.pending_work import DueWork
 from jobs.controller.zk_watches import ZkWatches
 from schemas.enums import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
@@ -112,7 +113,7 @@ def test_request_for_a_topic_created_during_the_cycle_is_kept(
     read = MetadataReader._requests  # noqa: SLF001 - to act between two reads
     made: list[str] = []
 
-    def create_during_read(reader: MetadataReader, changes: MetadataChanges) -> None:
+    def create_during_read(reader: MetadataReader, changes: DueWork) -> None:
         if not made:
             made.append(asked)
             tree.add_topic("new", {0: [0, 1]}, topic_id=None)
@@ -411,7 +412,7 @@ def test_isr_change_during_the_first_read_is_noticed(
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     read = MetadataReader._topics  # noqa: SLF001 - to act during this read
 
-    def then_changed(reader: MetadataReader, changes: MetadataChanges, reread: Collection[str]) -> None:
+    def then_changed(reader: MetadataReader, changes: DueWork, reread: Collection[str]) -> None:
         read(reader, changes, reread)
         monkeypatch.setattr(MetadataReader, "_topics", read)
         put_isr(tree, "orders", [0])
