@@ -7,7 +7,7 @@ DEFAULT_ENTITY: Final = "<default>"
 
 PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
 RECOVERY_STATE_SINCE: Final = (3, 2)
-"""The protocol version, Kafka 3.2, from which on states may be RECOVERING."""
+"""From this protocol version on, states may be RECOVERING (`MetadataVersion.isLeaderRecoverySupported`)."""
 
 CONTROL_PLANE_LISTENER: Final = "control.plane.listener.name"
 AUTHORIZER: Final = "authorizer.class.name"

@@ -27,6 +27,9 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
     controller_epoch: int | None = None
     state_version: int | None = None
     leader_recovery_state: int | None = None
+    eligible_leader_replicas: list[int] | None = None
+    """In KRaft; None if unknown, as is the next."""
+    last_known_elr: list[int] | None = None
 
     @property
     def key(self) -> Key:

@@ -1,10 +1,8 @@
 """The options and settings that limit a commit, as `jobs.preconditions.limits` takes them."""
 
-import re
-
-from jobs.core.errors import UsageError
 from jobs.core.units import parse_seconds
 from jobs.preconditions.limits import CommitLimits
+from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.settings import Settings
 
 
@@ -18,27 +16,17 @@ def commit_limits(
 ) -> CommitLimits:
     """Read the options of a command; missing options are taken from the settings."""
     defaults = settings.conf.limits
+    silent = [] if allow_silent is None else parse_broker_ids(allow_silent, "--allow-silent")
     return CommitLimits(
         max_plan_age=defaults.max_plan_age_hours * 3600
         if max_plan_age is None
         else parse_seconds("--max-plan-age", max_plan_age),
         max_changes=defaults.max_changes if max_changes is None else max_changes,
         allow_majority_dead=allow_majority_dead,
-        allow_silent=frozenset() if allow_silent is None else broker_ids(allow_silent),
+        allow_silent=frozenset(silent),
     )
 
 
 def hold_seconds(settings: Settings, max_hold: str | None) -> float:
     """Parse --max-hold; without it the settings limit how long the controllership may be held."""
     return settings.conf.limits.max_hold_seconds if max_hold is None else parse_seconds("--max-hold", max_hold)
-
-
-def broker_ids(text: str) -> frozenset[int]:
-    """Parse the value of --allow-silent.
-
-    >>> sorted(broker_ids("7,2"))
-    [2, 7]
-    """
-    if not re.fullmatch(r"\d{1,10}(,\d{1,10})*", text):
-        raise UsageError(f"--allow-silent {text!r}: expected ids as in 0,1,2")
-    return frozenset(map(int, text.split(",")))

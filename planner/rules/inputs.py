@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from schemas.broker_configs import PROTOCOL_VERSION
+from schemas.broker_configs import PROTOCOL_VERSION, RECOVERY_STATE_SINCE
 from schemas.enums import RECOVERING, DrainMode
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS
@@ -17,8 +17,6 @@ from schemas.topic_configs import DELETION_ENABLED, UNCLEAN_ELECTION, boolean
 
 NO_BROKERS: Final[frozenset[int]] = frozenset()
 
-RECOVERY_STATE_SINCE: Final = (3, 2)
-"""From this protocol version on, states may be RECOVERING (`MetadataVersion.isLeaderRecoverySupported`)."""
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
 
 

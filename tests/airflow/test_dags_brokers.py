@@ -496,7 +496,7 @@ def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Sur
     assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
     assert done.results["snapshot"] == {"snapshot_id": on}
     assert "evidence lost-0" in done.results["show"]
-    assert done.results["commit_unclean"]["applied_now"] == 1
+    assert done.results["commit_unclean"]["applied_now"] >= 1, "topics of other tests may be offline, too"
     assert led == 1
 
 

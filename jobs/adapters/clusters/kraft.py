@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-import pyarrow as pa
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
@@ -52,7 +51,6 @@ from jobs.adapters.kraft.cluster import (
 from jobs.adapters.kraft.fresh_reads import FreshReads, appended_end, await_applied, catch_up
 from jobs.adapters.kraft.session import BrokerSession, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
-    KRaftPartition,
     KRaftTopicReading,
     has_at_most,
     list_topics,
@@ -70,7 +68,7 @@ from schemas.current_state import CurrentPartition, CurrentReassignments, Curren
 from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_KRAFT
-from schemas.partition_info import PartitionInfo, TopicInfo
+from schemas.partition_info import TopicInfo
 from schemas.rows import HIDDEN_TOPICS, Broker, Change, Key, Operation, QuarantinedZnode
 from schemas.text import abbreviate, by_reason
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
@@ -190,7 +188,7 @@ class KRaftCluster(Cluster):
         return LiveReading(
             metadata=metadata,
             configs={row["topic"]: row["config"] for row in configs},
-            partitions=_with_columns(reading.partitions, columns),
+            partitions=reading.partitions.select(schema_of("partitions", *columns).names),
             quarantine=[*metadata.quarantine, *reading.quarantine],
             throttle_rates=rates,
             unread_broker_configs=unread,
@@ -272,7 +270,7 @@ class KRaftCluster(Cluster):
     def read_topics(self, names: Sequence[str]) -> TopicReading:
         topics, _ = self.reads.read(lambda session: read_named_topics(session, names, with_configs=True))
         return TopicReading(
-            [_partition_info(partition) for topic in topics.values() for partition in topic.partitions],
+            [partition for topic in topics.values() for partition in topic.partitions],
             [
                 TopicInfo(
                     topic=name,
@@ -489,17 +487,6 @@ _OF_BROKER: Final = 2
 """`config_source` of a dynamic setting of one broker (DYNAMIC_BROKER_CONFIG)."""
 
 
-def _with_columns(partitions: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return these columns of PARTITIONS; those that KRaft does not have are null."""
-    schema = schema_of("partitions", *columns)
-    present = set(partitions.column_names)
-    arrays = [
-        partitions[field.name] if field.name in present else pa.nulls(partitions.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(arrays, schema=schema)
-
-
 def topics_in_log_dirs(
     brokers: Sequence[Broker], settings: dict[str, str]
 ) -> tuple[frozenset[str], list[QuarantinedZnode]]:
@@ -536,18 +523,3 @@ def _current_rates(end: int, ask: Ask, broker: Broker) -> dict[str, str]:
     """Return the rates of a broker once it has applied the metadata log before the offset `end`."""
     await_applied(ask, end, BROKERS_SECONDS / 2)
     return read_throttle_rates(ask, broker)
-
-
-def _partition_info(partition: KRaftPartition) -> PartitionInfo:
-    return PartitionInfo(
-        topic=partition.topic,
-        partition=partition.partition,
-        replicas=partition.replicas,
-        adding_replicas=partition.adding_replicas,
-        removing_replicas=partition.removing_replicas,
-        topic_version=None,
-        understood=partition.understood,
-        leader=partition.leader,
-        isr=partition.isr,
-        leader_epoch=partition.leader_epoch,
-    )

@@ -155,6 +155,11 @@ def appended_end(session: BrokerSession) -> int:
     `catch_up`.
     """
     time.sleep(APPEND_SECONDS)
+    return log_end(session)
+
+
+def log_end(session: BrokerSession) -> int:
+    """Return the end of the leader's log; raise the same errors as `catch_up`."""
     quorum = session.describe_quorum()
     end = next((row.log_end_offset for row in quorum.voters if row.voter_id == quorum.leader_id), None)
     if end is None:

@@ -16,7 +16,6 @@ from jobs.adapters.kraft.session import BrokerSession
 from jobs.adapters.kraft.topics import (
     TOPIC_OVERRIDE,
     UNKNOWN_TOPIC,
-    KRaftPartition,
     KRaftTopic,
     permitted_moves,
     read_named_partitions,
@@ -31,6 +30,7 @@ from schemas.current_state import (
     OperationState,
     TopicSettings,
 )
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Key, Operation
 from schemas.znode_codecs import Assignment, UnreadPartition
 
@@ -106,12 +106,12 @@ def _topic(name: str, topic: KRaftTopic | None) -> CurrentTopic:
     return CurrentTopic(path, None, Decoded(assignment), is_unversioned=True)
 
 
-def _partition(topic: CurrentTopic, number: int, row: KRaftPartition | None) -> CurrentPartition:
+def _partition(topic: CurrentTopic, number: int, row: PartitionInfo | None) -> CurrentPartition:
     path = f"{topic.path.removeprefix('topic ')}-{number}"
     if row is None or not row.understood or row.leader is None:
         unknown: Decoded[LeaderAndIsr] = Decoded(None, "it does not exist" if row is None else NOT_READ)
         return CurrentPartition(topic, number, path, None, unknown)
-    state = LeaderAndIsr(row.leader, row.leader_epoch, list(row.isr))
+    state = LeaderAndIsr(row.leader, row.leader_epoch, list(row.isr or ()))
     lists = (row.eligible_leader_replicas, row.last_known_elr)
     eligible, last_known = (None if brokers is None else list(brokers) for brokers in lists)
     return CurrentPartition(topic, number, path, None, Decoded(state), eligible, last_known)

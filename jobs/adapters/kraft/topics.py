@@ -24,15 +24,15 @@ from kafka.admin import ConfigResourceType
 from kafka.errors import KafkaProtocolError
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitionsRequest, ListConfigResourcesRequest
 from kafka.protocol.metadata import MetadataRequest
-from msgspec import Struct
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, NotPermittedError, Reassignments, RefusedReadError, read_moves
-from jobs.adapters.kraft.fresh_reads import appended_end, await_applied
+from jobs.adapters.kraft.fresh_reads import appended_end, await_applied, log_end
 from jobs.adapters.kraft.session import UNSUPPORTED, BrokerSession, StaleMetadataError
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Key, QuarantinedZnode
 
 PAGE_PARTITIONS: Final = 2_000
@@ -68,32 +68,12 @@ _NO_BROKERS: Final[list[int]] = []
 """The adding and removing replicas of a partition that does not move; never changed."""
 
 
-class KRaftPartition(Struct, frozen=True, kw_only=True, gc=False):
-    """One partition as brokers describe it: the columns of PARTITIONS that a KRaft cluster has."""
-
-    topic: str
-    partition: int
-    replicas: list[int]
-    adding_replicas: list[int]
-    removing_replicas: list[int]
-    leader: int | None
-    isr: list[int]
-    leader_epoch: int | None
-    understood: bool
-    eligible_leader_replicas: list[int] | None
-    last_known_elr: list[int] | None
-
-    @property
-    def key(self) -> Key:
-        return self.topic, self.partition
-
-
 @dataclass(slots=True)
 class KRaftTopic:
     """A topic with its partitions."""
 
     topic_id: str | None
-    partitions: list[KRaftPartition] = field(default_factory=list)
+    partitions: list[PartitionInfo] = field(default_factory=list)
     fault: str | None = None
     """Reason why its partitions are unknown."""
     config: dict[str, str | None] | None = None
@@ -282,13 +262,26 @@ def _read_between(
     list_moves: Callable[[], Reassignments | None],
     keys: frozenset[Key] | None,
 ) -> _Untorn:
-    """Read topics from a broker that has applied what the list `before` shows, and list the reassignments again."""
+    """Read topics from a broker that has applied what the list `before` shows, and list the reassignments again.
+
+    If the metadata log has grown meanwhile, named topics are read twice: a reassignment that began and ended between
+    the lists is in neither, and its replicas before and after would count as an assignment.
+    """
     if before is None:
         return _Untorn(_read(session, names, keys), None)
-    await_applied(session.ask, appended_end(session))
+    end = appended_end(session)
+    await_applied(session.ask, end)
     topics = _read(session, names, keys)
     moves = list_moves()
-    return _Untorn(topics, moves, set() if moves is None else _torn(topics, before, moves))
+    if moves is None:
+        return _Untorn(topics, None)
+    torn = _torn(topics, before, moves)
+    if names is not None and (later := log_end(session)) != end:
+        await_applied(session.ask, later)
+        replicas = {row.key: row.replicas for topic in _read(session, names, keys).values() for row in topic.partitions}
+        rows = [row for topic in topics.values() for row in topic.partitions]
+        torn |= {row.key for row in rows if replicas.get(row.key, row.replicas) != row.replicas}
+    return _Untorn(topics, moves, torn)
 
 
 def permitted_moves(session: BrokerSession, keys: Iterable[Key] | None = None) -> Reassignments | None:
@@ -387,16 +380,17 @@ def _read(
     return read
 
 
-def _partition(topic: str, row: Any) -> KRaftPartition:  # noqa: ANN401 - kafka-python is untyped
+def _partition(topic: str, row: Any) -> PartitionInfo:  # noqa: ANN401 - kafka-python is untyped
     """Decode a partition of a page or of a Metadata response, which has no eligible leader replicas."""
     understood = row.error_code in {NO_ERROR, LEADER_NOT_AVAILABLE}
     epoch = row.leader_epoch
-    return KRaftPartition(
+    return PartitionInfo(
         topic=topic,
         partition=row.partition_index,
         replicas=row.replica_nodes,
         adding_replicas=_NO_BROKERS,
         removing_replicas=_NO_BROKERS,
+        topic_version=None,
         leader=row.leader_id if understood else None,
         isr=row.isr_nodes,
         leader_epoch=None if epoch == _UNKNOWN_EPOCH else epoch,
@@ -440,14 +434,9 @@ def _topic_table(topics: Mapping[str, KRaftTopic]) -> pa.Table:
     return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
 
 
-def _partition_table(rows: Sequence[KRaftPartition]) -> pa.Table:
-    schema = schema_of("partitions")
-    return pa.table(
-        {
-            name: pa.array(list(map(attrgetter(name), rows)), schema.field(name).type)
-            for name in KRaftPartition.__struct_fields__
-        }
-    )
+def _partition_table(rows: Sequence[PartitionInfo]) -> pa.Table:
+    schema = schema_of("partitions", *PartitionInfo.__struct_fields__)
+    return pa.table([pa.array(map(attrgetter(field.name), rows), field.type) for field in schema], schema=schema)
 
 
 def _with_configs(

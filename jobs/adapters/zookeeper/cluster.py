@@ -71,7 +71,7 @@ class ClusterState:
     epoch_version: int
     cluster_id: str | None
     migration: str | None
-    """The sign of a migration to KRaft or of a persistent /controller; see `migration_signs` in this package."""
+    """The sign of a migration to KRaft or of a persistent /controller; see `jobs.core.migration_signs`."""
     brokers: list[Broker]
     requests: list[ZnodeRequest] = field(default_factory=list)
     quarantine: list[QuarantinedZnode] = field(default_factory=list)

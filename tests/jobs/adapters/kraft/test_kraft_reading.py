@@ -36,10 +36,10 @@ LOG_END = 100
 """The offset after the last record in the log of the quorum's leader."""
 
 
-def _quorum() -> Any:  # noqa: ANN401 - kafka-python is untyped
+def _quorum(log_end: int = LOG_END) -> Any:  # noqa: ANN401 - kafka-python is untyped
     topic = DescribeQuorumResponse.TopicData
     partition = topic.PartitionData
-    leader = partition.ReplicaState(replica_id=1, log_end_offset=LOG_END)
+    leader = partition.ReplicaState(replica_id=1, log_end_offset=log_end)
     row = partition(error_code=0, partition_index=0, leader_id=1, leader_epoch=7, high_watermark=LOG_END - 10)
     row.current_voters = [leader]
     return DescribeQuorumResponse(error_code=0, topics=[topic(topic_name="__cluster_metadata", partitions=[row])])
@@ -247,7 +247,7 @@ def test_a_broker_applies_all_that_was_listed_before_it_is_read() -> None:
     applied = list[int]()
 
     def features(_: object) -> Any:  # noqa: ANN401
-        applied.append(offsets.pop(0))
+        applied.append(offsets.pop(0) if offsets else LOG_END - 1)
         return _applied(applied[-1])
 
     def page(_: object) -> Any:  # noqa: ANN401
@@ -286,6 +286,21 @@ def test_replicas_and_reassignments_are_of_one_moment(
     (topic,) = read_named_partitions(Broker(answers).session, [("a", 0)]).values()
     (row,) = topic.partitions
     assert ((row.replicas, row.adding_replicas) if row.understood else None) == expected
+
+
+def test_a_reassignment_between_two_lists_does_not_count() -> None:
+    """It begins and ends while the partition is read, so that no list shows it; the log has grown since."""
+    pages = [_page(("a", [_partition(0, replicas)])) for replicas in (UNION, [3, 4])]
+    quorums = [_quorum(), _quorum(LOG_END + 5)]
+    answers: Answers = {
+        "DescribeTopicPartitions": pages,
+        "ListPartitionReassignments": [_moves()],
+        "DescribeQuorum": quorums,
+        "ApiVersions": [_applied(LOG_END + 4)],
+    }
+    (topic,) = read_named_partitions(Broker(answers).session, [("a", 0)]).values()
+    (row,) = topic.partitions
+    assert (row.replicas, row.adding_replicas, row.understood) == ([3, 4], [], True)
 
 
 def test_a_reassignment_that_never_fits_is_not_understood() -> None:
