@@ -22,8 +22,8 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanKind, PlanStatus
-from schemas.plan import Plan
 from schemas.rows import Change, PlanRecord, Row
+from schemas.stored_plan import Plan
 from schemas.tables import CHANGES
 
 CHANGE_COUNT: Final = 100_000

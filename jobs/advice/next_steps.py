@@ -25,12 +25,12 @@ from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from planner.columns.broker_skew import BYTES, EMPTY, LEADERS, Skew
-from schemas.broker_configs import DEFAULT_ENTITY
+from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
-from schemas.plan import BEGUN
 from schemas.rows import PlanRecord, QuarantinedZnode
+from schemas.stored_plan import BEGUN
 from schemas.text import abbreviate, broker_list, plan_size, pluralise
 
 OLD_SNAPSHOT_SECONDS: Final = 3600.0

@@ -18,8 +18,8 @@ from schemas import reasons
 from schemas.enums import OperationKind, Outcome, PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.operation_data import AlteredConfig, data_of
-from schemas.plan import BEGUN, CLOSED, Plan, RowOutcome
 from schemas.rows import Broker, Change, PlanRecord
+from schemas.stored_plan import BEGUN, CLOSED, Plan, RowOutcome
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse

@@ -23,8 +23,8 @@ from jobs.runtime.suggestions import Suggestion, command_line, suggestion
 from planner.reassignment.obstacles import BlockedReassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import PlanStatus, RejectionCode
-from schemas.plan import BEGUN, Plan
 from schemas.rows import Change, Key, PlanRecord
+from schemas.stored_plan import BEGUN, Plan
 from schemas.text import abbreviate, pluralise
 
 MAX_MOVES_ATTRIBUTED: Final = 100

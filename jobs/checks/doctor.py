@@ -65,7 +65,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_command, with_full_commands
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
-from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.broker_config_names import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.columns import SCHEMA_VERSION
 from schemas.enums import NO_CONTROLLER
 from schemas.metadata_names import IN_ZOOKEEPER

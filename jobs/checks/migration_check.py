@@ -30,7 +30,7 @@ from jobs.repositories.controller_epochs import later_states_message
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.broker_config_names import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
 from schemas.inter_broker_protocol import Protocol
 from schemas.partition_info import PartitionInfo

@@ -8,8 +8,8 @@ from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStat
 from jobs.runtime.console import Result, format_cell, truncate
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import Outcome, PlanStatus, Step
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Key
+from schemas.stored_plan import Plan, RowOutcome
 
 _UNCHANGED_TEXTS: Final = {
     ReassignmentStatus.COMPLETE: "complete, not undone",

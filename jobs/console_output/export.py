@@ -18,8 +18,8 @@ from jobs.runtime.output import emit, next_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from schemas.enums import Action, PlanStatus
-from schemas.plan import Plan
 from schemas.rows import Key
+from schemas.stored_plan import Plan
 from schemas.text import join_ids, pluralise
 
 

@@ -30,6 +30,7 @@ from jobs.preconditions.min_isr import below_min_isr, judged_topics, short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
+from jobs.repositories.change_counts import affecting_broker, count_changes, read_rows
 from jobs.repositories.copy_volume import space_warnings
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of, loss_warnings
 from jobs.repositories.drained_brokers import brokers_to_mark
@@ -37,7 +38,6 @@ from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.assumptions import assumptions_in_newest_snapshot
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import outdated_plan, unread_by
-from jobs.repositories.stored_rows import affecting_broker, count_changes, read_rows
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.console import format_cell, next_in_json, warnings_in_json
 from jobs.runtime.output import next_lines, show, stream

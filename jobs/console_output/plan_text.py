@@ -17,7 +17,6 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, OperationKind, RejectionCode
 from schemas.operation_data import AlteredConfig, CheckedConfig
-from schemas.plan import Plan
 from schemas.rows import (
     CandidateEvidence,
     ChangeSummary,
@@ -27,6 +26,7 @@ from schemas.rows import (
     RejectionRecord,
     operations_among,
 )
+from schemas.stored_plan import Plan
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, broker_list, join_words, partition_name, plan_size, pluralise
 from schemas.topic_configs import MIN_ISR
 

@@ -18,9 +18,9 @@ from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
 from jobs.core.units import format_age
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
+from jobs.repositories.change_counts import read_rows
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import as_of, find_snapshot, later_commit, rows_as_of, unread_in, with_age
-from jobs.repositories.stored_rows import read_rows
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, log, table, warn
 from jobs.runtime.output import emit, show, stream

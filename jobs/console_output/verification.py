@@ -22,8 +22,8 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition
 from schemas.enums import Action
 from schemas.lease_holder import LeaseHolder
-from schemas.plan import Plan
 from schemas.rows import Change, Key, PlanRow, changes_among
+from schemas.stored_plan import Plan
 from schemas.text import join_ids
 
 EVENNESS: Final = {"replicas_per_broker": "replicas", "led_per_broker": "leaders"}

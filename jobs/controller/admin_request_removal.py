@@ -35,8 +35,8 @@ from jobs.runtime.console import LogLine
 from planner.rules.decisions import FULFILLED, Decision
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import Action, OperationKind, Outcome, RejectionCode, RequestKind, Step
-from schemas.plan import RowOutcome
 from schemas.rows import Key
+from schemas.stored_plan import RowOutcome
 from schemas.text import join_ids
 
 _EMPTY_REQUEST_KINDS: Final = {

@@ -14,7 +14,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork
 from schemas.enums import Outcome
-from schemas.plan import RowOutcome
+from schemas.stored_plan import RowOutcome
 
 MAX_FAILURE_CYCLES: Final = 3
 """Cycles in which a broker's failure is written.

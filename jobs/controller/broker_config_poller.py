@@ -27,7 +27,7 @@ from jobs.controller.controller_endpoints import is_of_security
 from jobs.controller.pending_work import drained
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
-from schemas.broker_configs import AUTHORIZER, PROTOCOL_VERSION
+from schemas.broker_config_names import AUTHORIZER, PROTOCOL_VERSION
 from schemas.rows import Broker, BrokerConfig
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0

@@ -13,7 +13,7 @@ from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from schemas.broker_configs import PROTOCOL_VERSION
+from schemas.broker_config_names import PROTOCOL_VERSION
 from schemas.inter_broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 from schemas.text import join_ids

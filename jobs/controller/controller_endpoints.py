@@ -13,7 +13,7 @@ from jobs.adapters.brokers.reported_configs import DEFAULTS
 from jobs.adapters.request_server.listen_config import CLIENT_AUTH, ENABLED_MECHANISMS, PROTOCOL, Security, listener_key
 from jobs.core.addresses import is_loopback
 from jobs.core.errors import RefusedError
-from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER
+from schemas.broker_config_names import AUTHORIZER, CONTROL_PLANE_LISTENER
 from schemas.rows import Broker, BrokerConfig
 from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT

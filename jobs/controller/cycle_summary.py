@@ -9,8 +9,8 @@ from jobs.preconditions.change_preconditions import is_unclean
 from jobs.runtime.console import LogLine
 from planner.rules.decisions import Decision
 from schemas.enums import Action, Outcome
-from schemas.plan import RowOutcome
 from schemas.rows import Change, Key, RejectionRecord, changes_among
+from schemas.stored_plan import RowOutcome
 from schemas.text import DRAINED_LEADS, pluralise, with_others
 
 

@@ -29,7 +29,7 @@ from jobs.controller.controller_endpoints import (
 from jobs.controller.metrics import ControllerMetrics
 from jobs.core.errors import SurveyorError
 from jobs.runtime.console import log
-from schemas.broker_configs import AUTHORIZER
+from schemas.broker_config_names import AUTHORIZER
 from schemas.rows import Broker, BrokerConfig
 from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT

@@ -22,8 +22,8 @@ from jobs.controller.write_behind import CycleRecord, WriteBehindLog
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.change_preconditions import reassigns
 from schemas.enums import Outcome
-from schemas.plan import RowOutcome
 from schemas.rows import Change, Key, RejectionRecord, Snapshot, changes_among
+from schemas.stored_plan import RowOutcome
 
 MAX_WRITE_SECONDS: Final = 15.0
 """Seconds after which a cycle starts no further multi; the remaining changes are decided on again in the next cycle."""

@@ -33,8 +33,8 @@ from jobs.repositories.plans.plans_table import append_plans, apply_transition
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, plan_row, transition_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind
-from schemas.plan import RowOutcome, Transition
 from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord
+from schemas.stored_plan import RowOutcome, Transition
 from schemas.text import partition_name, pluralise
 
 MAX_EXAMPLES: Final = 3

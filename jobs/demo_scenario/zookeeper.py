@@ -14,7 +14,7 @@ from jobs.core.errors import SurveyorError
 from jobs.demo_scenario.plan_scenario import PlanScenario
 from jobs.runtime.console import stdout
 from jobs.runtime.progress import progress
-from schemas.broker_configs import PROTOCOL_VERSION
+from schemas.broker_config_names import PROTOCOL_VERSION
 from schemas.enums import NO_CONTROLLER
 
 VICTIM: Final = 1

@@ -52,8 +52,8 @@ from jobs.runtime.suggestions import Suggestion, same_step
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentCluster, CurrentPartition
 from schemas.enums import Action, Outcome, PlanStatus, Step
-from schemas.plan import Plan, RowOutcome, Transition
 from schemas.rows import Change, CommitRecord, Key, changes_among
+from schemas.stored_plan import Plan, RowOutcome, Transition
 from schemas.text import LINES_SHOWN
 
 

@@ -52,7 +52,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome, PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.text import pluralise
 from schemas.znode_codecs import MalformedZnodeError

@@ -33,8 +33,8 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_commands
 from schemas.enums import OperationKind, Outcome
 from schemas.lease_holder import LeaseHolder, held_now_text
-from schemas.plan import CLOSED, Plan, RowOutcome
 from schemas.rows import changes_among, operations_among
+from schemas.stored_plan import CLOSED, Plan, RowOutcome
 from schemas.submitted_plan import PlanResult
 
 

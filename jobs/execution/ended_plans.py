@@ -22,8 +22,8 @@ from jobs.runtime.settings import Settings
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentState, OperationState
 from schemas.enums import Action, Outcome, PlanStatus, Step
-from schemas.plan import Plan, Transition
 from schemas.rows import Change, CommitRecord, Key, PlanRecord, PlanRow
+from schemas.stored_plan import Plan, Transition
 from schemas.text import abbreviate
 
 

@@ -24,7 +24,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import health_of
-from schemas.broker_configs import DEFAULT_ENTITY
+from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.lease_holder import LeaseHolder, held_now_text
 from schemas.text import LINES_SHOWN, pluralise
 

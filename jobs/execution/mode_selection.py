@@ -14,7 +14,7 @@ from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import Settings
 from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode
 from schemas.lease_holder import LeaseHolder
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.topic_configs import TIERED
 
 

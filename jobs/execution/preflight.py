@@ -31,8 +31,8 @@ from jobs.runtime.console import warn
 from jobs.runtime.settings import Settings
 from schemas.enums import Action
 from schemas.lease_holder import LeaseHolder
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import PlanRow
+from schemas.stored_plan import Plan, RowOutcome
 
 
 @dataclass(frozen=True, slots=True)

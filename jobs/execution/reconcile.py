@@ -42,8 +42,8 @@ from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, suggestion
 from schemas.enums import RejectionCode
-from schemas.plan import Plan
 from schemas.rows import Place, PlanRow
+from schemas.stored_plan import Plan
 from schemas.text import pluralise
 
 MAX_IDLE_CYCLES: Final = 3

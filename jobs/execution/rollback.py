@@ -42,9 +42,9 @@ from planner.reassignment.reassignment_status import ReassignmentStatus, status_
 from schemas import reasons
 from schemas.enums import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, Step
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord, Topic
+from schemas.stored_plan import Plan, Transition
 from schemas.text import LINES_SHOWN, partition_name, pluralise
 
 _FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")

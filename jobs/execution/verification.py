@@ -28,8 +28,8 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots.copy_throttles import receiving_rates, throttles_of_moves
 from planner.placement.plan_figures import Figures, figures_in
 from schemas.enums import Action, PlanStatus
-from schemas.plan import Plan
 from schemas.rows import ThrottledConfig
+from schemas.stored_plan import Plan
 
 EVENNESS_COLUMNS: Final = ("topic", "partition", "replicas", "leader")
 """Columns of a snapshot's partitions that the balance of brokers is computed from."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of, table_as_of
-from schemas.broker_configs import PROTOCOL_VERSION
+from schemas.broker_config_names import PROTOCOL_VERSION
 from schemas.rows import BrokerConfig
 from schemas.topic_configs import TOPIC_CONFIGS
 

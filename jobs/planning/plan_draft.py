@@ -62,9 +62,9 @@ from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
 from planner.placement.plan_figures import stored_figures
 from schemas.enums import PlanKind, PlanStatus
-from schemas.plan import BEGUN
 from schemas.plan_digest import NULL
 from schemas.rows import Operation, PlanRecord, RejectionRecord, Row, Snapshot
+from schemas.stored_plan import BEGUN
 from schemas.tables import SPARK_SCHEMAS
 
 PLANNING_SETTINGS: Final = {

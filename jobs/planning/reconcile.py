@@ -58,10 +58,10 @@ from schemas.operation_data import (
     WithdrawnElection,
     WithdrawnReassignment,
 )
-from schemas.plan import Plan
 from schemas.replica_assignment import IS_BEING_REASSIGNED
 from schemas.response_codes import NO_ERROR
 from schemas.rows import CONTROL, BrokerResponseRow, Key, Operation, RejectionRecord, Topic, ZnodeRequest
+from schemas.stored_plan import Plan
 from schemas.tables import CHANGES, PARTITION_KEY, REJECTIONS
 from schemas.text import partition_name, pluralise
 

@@ -23,7 +23,7 @@ from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import CommandResult, Line, table
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from planner.rules.min_isr import certain_min_isr, known_min_isr
+from planner.rules.effective_min_isr import certain_min_isr, known_min_isr
 from planner.rules.restart_order import InSyncNeed, RestartStep, restart_order
 from schemas import reasons
 from schemas.enums import RestartEffect

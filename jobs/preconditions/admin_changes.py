@@ -27,9 +27,9 @@ from planner.rules.inputs import has_live_leader
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
-from schemas.plan import RowOutcome
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change
+from schemas.stored_plan import RowOutcome
 from schemas.text import join_ids
 from schemas.znode_codecs import MalformedZnodeError
 

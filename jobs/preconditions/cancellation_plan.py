@@ -24,9 +24,9 @@ from planner.reassignment.reassignment_status import (
 from schemas import reasons
 from schemas.current_state import CurrentCluster, CurrentPartition, CurrentState, OperationState
 from schemas.enums import Action
-from schemas.plan import Plan, Transition
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Brokers, Change, Key, PlanRow
+from schemas.stored_plan import Plan, Transition
 from schemas.text import join_ids
 from schemas.znode_codecs import MalformedZnodeError
 

@@ -16,8 +16,8 @@ from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
-from schemas.plan import RowOutcome
 from schemas.rows import Change, ChangeSummary, Key, Place
+from schemas.stored_plan import RowOutcome
 from schemas.znode_codecs import MalformedZnodeError
 
 BrokersByChange = Mapping[Place | None, Sequence[int]]

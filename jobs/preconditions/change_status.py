@@ -15,8 +15,8 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
 from schemas.enums import NO_LEADER, NO_VERSION, Action, OperationKind, Outcome
-from schemas.plan import Plan
 from schemas.rows import Change, Key, Operation, PlanRow
+from schemas.stored_plan import Plan
 from schemas.text import abbreviate
 from schemas.znode_codecs import MalformedZnodeError
 

@@ -12,7 +12,7 @@ from jobs.core.migration_signs import refuse_migration
 from jobs.preconditions.topic_configs import refuse_bad_configs
 from schemas.current_state import CurrentCluster
 from schemas.enums import PlanStatus
-from schemas.plan import Plan, Transition
+from schemas.stored_plan import Plan, Transition
 from schemas.text import join_ids, pluralise
 
 _MIN_BROKERS_FOR_MAJORITY: Final = 3

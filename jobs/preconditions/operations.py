@@ -24,8 +24,8 @@ from schemas.operation_data import (
     WithdrawnReassignment,
     data_of,
 )
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Operation
+from schemas.stored_plan import Plan, RowOutcome
 from schemas.topic_configs import conflicts, same_value
 from schemas.znode_codecs import MalformedZnodeError, TopicPartition
 

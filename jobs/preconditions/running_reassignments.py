@@ -13,9 +13,9 @@ from planner.reassignment.reassignment_status import ReassignmentStatus, status_
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState
 from schemas.enums import Action
-from schemas.plan import Plan
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
+from schemas.stored_plan import Plan
 from schemas.text import join_ids
 from schemas.znode_codecs import MalformedZnodeError
 from schemas.znode_paths import REASSIGN_PARTITIONS

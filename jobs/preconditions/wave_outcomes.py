@@ -26,8 +26,8 @@ from planner.reassignment.partition_registration import (
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
-from schemas.plan import RowOutcome
 from schemas.rows import Change, Key, PlanRow
+from schemas.stored_plan import RowOutcome
 from schemas.znode_codecs import MalformedZnodeError
 
 R = TypeVar("R", bound=PlanRow)

@@ -20,8 +20,8 @@ from jobs.core.units import format_age
 from jobs.preconditions.unread_metadata import UnreadMetadata, depends_on_unread, unread_among, unread_topics
 from schemas.columns import KEY_COLUMNS
 from schemas.enums import Outcome, PartitionState
-from schemas.plan import OPEN
 from schemas.rows import Broker, CommitRecord, Partition, PlanRecord, QuarantinedZnode, Row, Snapshot, Topic
+from schemas.stored_plan import OPEN
 
 STATE_TABLES: Final = (
     *("partitions", "topics", "brokers", "brokers_last_seen"),

@@ -19,10 +19,10 @@ from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
-from planner.rules.min_isr import default_min_isr, known_min_isr, min_isr_of
+from planner.rules.effective_min_isr import default_min_isr, known_min_isr, min_isr_of
 from schemas.enums import Action, PlanKind, PlanStatus
-from schemas.plan import OPEN
 from schemas.rows import BrokerConfig, DrainedBroker, PlanRecord, Snapshot, ThrottledConfig
+from schemas.stored_plan import OPEN
 from schemas.topic_configs import MIN_ISR
 
 MAX_FILTERED_TOPICS: Final = 1_000

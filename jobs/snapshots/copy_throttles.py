@@ -17,7 +17,7 @@ from jobs.repositories.copy_volume import VOLUME_SCHEMA, volume_rows
 from jobs.repositories.log_sizes import stored_volume
 from jobs.snapshots.cluster_view import ClusterView
 from planner.reassignment.throttled_copies import CopyLimit, copy_limits
-from schemas.broker_configs import DEFAULT_ENTITY
+from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.enums import Action
 from schemas.rows import Change, Key, Row, ThrottledConfig
 from schemas.text import broker_list, pluralise

@@ -34,8 +34,8 @@ from planner.columns.numpy_rules import (
     slot_mask,
 )
 from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
-from planner.rules.min_isr import min_isr_of
-from schemas.broker_configs import DEFAULT_ENTITY
+from planner.rules.effective_min_isr import min_isr_of
+from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decode_failures import KafkaImpact
 from schemas.replica_assignment import ReplicaAssignment

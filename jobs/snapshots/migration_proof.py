@@ -17,7 +17,7 @@ from jobs.core.errors import UsageError
 from jobs.repositories.controller_epochs import epoch_regression_message, later_states_message
 from jobs.repositories.snapshots import PARTITION, rows_as_of, table_as_of
 from jobs.snapshots.diff import Difference, differences
-from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.broker_config_names import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.enums import NO_CONTROLLER, PartitionState, SecurityKind
 from schemas.rows import BrokerConfig, QuarantinedZnode, SecurityEntry, Snapshot
 

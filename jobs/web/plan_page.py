@@ -26,12 +26,12 @@ from jobs.core.errors import RefusedError, UsageError
 from jobs.core.masking import masked_json, masked_text
 from jobs.core.units import format_age, format_bytes, format_duration
 from jobs.preconditions.limits import UNCOMMITTABLE
+from jobs.repositories.change_counts import ChangeCounts, count_changes
 from jobs.repositories.copy_volume import Volume
 from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
-from jobs.repositories.stored_rows import ChangeCounts, count_changes
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries, structs_of
 from jobs.web.charts import Group, Shown, bars, format_number

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.config_values import UNCLEAN_OVERRIDE
 from planner.columns.derived_columns import default_unclean_election
-from schemas.broker_configs import PROTOCOL_VERSION, RECOVERY_STATE_SINCE
+from schemas.broker_config_names import PROTOCOL_VERSION, RECOVERY_STATE_SINCE
 from schemas.enums import RECOVERING
 
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, status_of
+from planner.rules.effective_min_isr import min_isr_of
 from planner.rules.inputs import has_live_leader
-from planner.rules.min_isr import min_isr_of
 from schemas import reasons
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo

@@ -8,7 +8,7 @@ Without an own rate a broker has the rate that is set for all brokers.
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from schemas.broker_configs import DEFAULT_ENTITY
+from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 

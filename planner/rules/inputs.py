@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from schemas.broker_configs import PROTOCOL_VERSION, RECOVERY_STATE_SINCE
+from schemas.broker_config_names import PROTOCOL_VERSION, RECOVERY_STATE_SINCE
 from schemas.enums import RECOVERING, DrainMode
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from planner.rules.effective_min_isr import certain_min_isr
 from planner.rules.inputs import BrokerSets, among, union
-from planner.rules.min_isr import certain_min_isr
 from schemas import reasons
 from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
 from schemas.partition_info import PartitionInfo, TopicInfo

@@ -15,7 +15,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.broker_config_names import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.rows import Broker
 
 BROKER_ID: Final = "broker.id"

@@ -23,7 +23,13 @@ from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.core.errors import UnreadableError
-from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, CREATE_POLICY, DEFAULT_ENTITY, PROTOCOL_VERSION
+from schemas.broker_config_names import (
+    AUTHORIZER,
+    CONTROL_PLANE_LISTENER,
+    CREATE_POLICY,
+    DEFAULT_ENTITY,
+    PROTOCOL_VERSION,
+)
 from schemas.kafka_decode_failures import impact_of
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed

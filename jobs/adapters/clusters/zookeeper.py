@@ -47,7 +47,7 @@ from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.core.errors import SurveyorError
 from jobs.core.properties import on_executor
-from schemas.broker_configs import DEFAULT_ENTITY
+from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder
 from schemas.partition_info import PartitionInfo, TopicInfo

@@ -30,7 +30,7 @@ from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
 from jobs.core.errors import UnreadableError
-from schemas.broker_configs import DEFAULT_ENTITY
+from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 from schemas.znode_codecs import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config

@@ -37,7 +37,7 @@ from jobs.controller.admin_apis.topics import (
     create_topics,
     delete_topics,
 )
-from schemas.broker_configs import AUTHORIZER
+from schemas.broker_config_names import AUTHORIZER
 from schemas.znode_json import PLAINTEXT
 
 ALTER_SCRAM_USERS: Final = 51

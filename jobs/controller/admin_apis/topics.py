@@ -32,7 +32,7 @@ from jobs.controller.admin_apis.requests import (
 from jobs.controller.failover_znodes import random_topic_id, uses_topic_ids
 from planner.rules.replica_placement import place_replicas, start_of_round
 from schemas import reasons
-from schemas.broker_configs import CREATE_POLICY
+from schemas.broker_config_names import CREATE_POLICY
 from schemas.enums import METADATA_TOPIC
 from schemas.replica_assignment import is_being_reassigned
 from schemas.rows import Key

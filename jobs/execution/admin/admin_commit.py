@@ -51,8 +51,8 @@ from jobs.repositories.plans.repository import planned_registrations, refuse_edi
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from schemas.enums import Action, Outcome
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Key, Place, PlanRow, changes_among
+from schemas.stored_plan import Plan, RowOutcome
 from schemas.text import join_ids, pluralise
 
 

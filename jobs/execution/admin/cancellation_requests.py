@@ -45,7 +45,7 @@ from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from planner.rules.min_isr import min_isr_of
+from planner.rules.effective_min_isr import min_isr_of
 from schemas import reasons
 from schemas.current_state import CurrentCluster, CurrentPartition
 from schemas.enums import Outcome, RejectionCode, Step

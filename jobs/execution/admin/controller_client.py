@@ -36,8 +36,8 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Key, Operation, Place, PlanRow, changes_among, operations_among
+from schemas.stored_plan import Plan, RowOutcome
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentState
 from schemas.enums import Outcome
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, PlanRow, changes_among, operations_among
+from schemas.stored_plan import Plan, RowOutcome
 from schemas.text import broker_list, join_ids, pluralise
 
 PREVIOUS_WAVE_SECONDS: Final = 15.0

@@ -26,8 +26,8 @@ from jobs.execution.admin.reassignment_options import (
 from jobs.runtime.console import log
 from jobs.snapshots.copy_throttles import throttles_of_moves
 from schemas.enums import Action, Step
-from schemas.plan import Plan
 from schemas.rows import Change, PlanRow, ThrottledConfig, changes_among
+from schemas.stored_plan import Plan
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 
 _TABLE: Final = ThrottledConfig.TABLE

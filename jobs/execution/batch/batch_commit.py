@@ -48,8 +48,8 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.current_state import CurrentCluster
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
-from schemas.plan import RowOutcome
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
+from schemas.stored_plan import RowOutcome
 from schemas.text import pluralise
 
 RESIGN_TIMEOUT_SECONDS: Final = 20.0

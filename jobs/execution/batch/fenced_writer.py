@@ -35,8 +35,8 @@ from jobs.preconditions.change_preconditions import Preconditions, reassigns, sp
 from jobs.preconditions.operations import confirm_creations
 from schemas import reasons
 from schemas.enums import Outcome
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
+from schemas.stored_plan import Plan, RowOutcome
 from schemas.znode_codecs import MalformedZnodeError
 
 UNTIL_RESIGNED: Final = float("inf")

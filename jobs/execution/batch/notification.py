@@ -28,8 +28,8 @@ from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import is_interrupted
 from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
-from schemas.plan import RowOutcome
 from schemas.rows import Broker, Key
+from schemas.stored_plan import RowOutcome
 from schemas.text import broker_list, join_ids, partition_name, pluralise
 from schemas.znode_codecs import MalformedZnodeError, decode_state
 

@@ -15,9 +15,9 @@ from planner.broker_requests import notices_for, notices_for_deletion
 from schemas.enums import CONFIRMED_UNDER, Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
 from schemas.operation_data import DeletedReplicas, data_of
-from schemas.plan import Plan, RowOutcome
 from schemas.response_codes import NO_ERROR
 from schemas.rows import Change, Key, Operation
+from schemas.stored_plan import Plan, RowOutcome
 
 
 def changes_deleting_replicas(changes: Sequence[Change]) -> list[Change]:

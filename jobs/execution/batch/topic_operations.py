@@ -29,8 +29,8 @@ from schemas import reasons
 from schemas.current_state import TopicSettings
 from schemas.enums import OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, RemovedTopic, WithdrawnElection, WithdrawnReassignment, data_of
-from schemas.plan import RowOutcome
 from schemas.rows import Operation
+from schemas.stored_plan import RowOutcome
 from schemas.znode_codecs import encode_config, encode_config_change
 
 _MAX_ATTEMPTS: Final = 3

@@ -21,8 +21,8 @@ from jobs.core.errors import RefusedError
 from jobs.preconditions.change_preconditions import adds_partition
 from schemas.enums import OperationKind
 from schemas.operation_data import CreatedTopic, data_of
-from schemas.plan import Plan
 from schemas.rows import Change, Operation
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import (
     WITH_IDS,
     WITHOUT_IDS,

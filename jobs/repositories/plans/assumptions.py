@@ -14,8 +14,8 @@ from jobs.preconditions.change_preconditions import Preconditions, required_by_o
 from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of
 from schemas.enums import Outcome
-from schemas.plan import OPEN
 from schemas.rows import Broker, ChangeSummary, DrainedBroker, Key, Place, PlanRecord
+from schemas.stored_plan import OPEN
 
 COLUMNS: Final = list(ChangeSummary.__struct_fields__)
 

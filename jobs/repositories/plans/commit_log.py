@@ -25,8 +25,8 @@ from jobs.repositories.plans.plans_table import apply_transition, record_verifie
 from jobs.repositories.plans.record_builders import transition_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
-from schemas.plan import CLOSED, Plan, RowOutcome, Transition
 from schemas.rows import CommitRecord, PlanRecord, PlanRow
+from schemas.stored_plan import CLOSED, Plan, RowOutcome, Transition
 
 
 @dataclass(slots=True)

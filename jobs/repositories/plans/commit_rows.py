@@ -16,8 +16,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.plans.plans_table import count_attempt
 from schemas.enums import OperationKind, Outcome, Step
-from schemas.plan import RowOutcome
 from schemas.rows import CommitRecord, PlanRow
+from schemas.stored_plan import RowOutcome
 
 NO_PLAN: Final = ""
 """`plan_id` of an action that belongs to no plan."""

@@ -1,7 +1,7 @@
 """All writes to the table `plans`: new rows, transitions of their status, and columns that are set later.
 
 A plan's row is written after its other rows and deleted before them, so a crash leaves no row without its content.
-Which transitions there are, and from which statuses, is in `schemas.plan.Transition`.
+Which transitions there are, and from which statuses, is in `schemas.stored_plan.Transition`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ import pyarrow as pa
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows, quote_identifier
 from jobs.repositories.plans.record_builders import plan_condition
-from schemas.plan import CLOSED, Transition
 from schemas.rows import PlanRecord
+from schemas.stored_plan import CLOSED, Transition
 
 _ALL_PLANS: Final = ("snapshot_id", ">=", 0)
 

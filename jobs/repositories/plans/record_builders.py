@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quote_identifier
 from jobs.repositories.plans import arrow_digest
 from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.plan import Transition
 from schemas.plan_digest import plan_header
 from schemas.rows import BrokerEpoch, PlanRecord, Row
+from schemas.stored_plan import Transition
 
 
 class PlanRows(Protocol):

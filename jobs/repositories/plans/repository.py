@@ -13,9 +13,9 @@ from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRe
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import plan_named
 from jobs.repositories.snapshots import find_snapshot, table_as_of
-from schemas.plan import Plan
 from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, RejectionRecord
+from schemas.stored_plan import Plan
 
 _EDITED: Final = "its stored rows were changed or deleted; plan again"
 

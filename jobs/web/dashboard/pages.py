@@ -11,8 +11,8 @@ import streamlit as st
 from markupsafe import Markup
 
 from jobs.core.arrow_rows import values_of
+from jobs.repositories.change_counts import count_changes
 from jobs.repositories.log_sizes import stored_volume
-from jobs.repositories.stored_rows import count_changes
 from jobs.sql_views.database import structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedImbalance, RecordedLeadership
 from jobs.web.charts import Group

@@ -27,8 +27,8 @@ from jobs.runtime.suggestions import Suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import NO_VERSION, OperationKind, Outcome, PlanKind, PlanStatus
 from schemas.lease_holder import LeaseHolder
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import BrokerEpoch, Change, Operation
+from schemas.stored_plan import Plan, RowOutcome
 from tests.docs.command_checks import fault
 from tests.docs.command_line import subcommands
 from tests.jobs.support.rows.plan_rows import creation, plan_record

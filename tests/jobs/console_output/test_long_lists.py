@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import app
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

@@ -16,8 +16,8 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.core.errors import FencedError
 from jobs.repositories.plans.commit_rows import AuditEntry
 from schemas.enums import Step
-from schemas.plan import RowOutcome
 from schemas.rows import Change, Key
+from schemas.stored_plan import RowOutcome
 from schemas.znode_codecs import (
     State,
     TopicPartition,

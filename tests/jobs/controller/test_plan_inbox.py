@@ -28,8 +28,8 @@ from jobs.repositories.plans.plans_table import record_submission
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import DrainMode, Outcome
 from schemas.lease_holder import LeaseHolder
-from schemas.plan import RowOutcome
 from schemas.rows import Change, DrainedBroker, Snapshot
+from schemas.stored_plan import RowOutcome
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znode_codecs import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor

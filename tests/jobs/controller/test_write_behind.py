@@ -16,8 +16,8 @@ from jobs.repositories.plans.commit_rows import AuditEntry
 from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.record_builders import plan_row
 from schemas.enums import Action, Outcome, Step
-from schemas.plan import RowOutcome, Transition
 from schemas.rows import Change
+from schemas.stored_plan import RowOutcome, Transition
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.empty_tables import lay_tables
 

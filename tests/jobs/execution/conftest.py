@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, installed
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

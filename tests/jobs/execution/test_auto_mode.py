@@ -19,7 +19,7 @@ from kafka.errors import (
 from jobs.adapters.brokers import admin_client
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.login_refusal import refusing_logins
 from tests.jobs.support.kafka.unsecured_tokens import unsecured_token

@@ -13,7 +13,7 @@ from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.plans_table import apply_transition
 from schemas.enums import Outcome, PlanStatus, Step
-from schemas.plan import Plan, RowOutcome, Transition
+from schemas.stored_plan import Plan, RowOutcome, Transition
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once

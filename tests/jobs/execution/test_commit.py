@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.controllership import take_over
 from jobs.repositories.actor import AIRFLOW, this_actor
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

@@ -10,7 +10,7 @@ from jobs.adapters.zookeeper.controllership import controllership
 from jobs.core.errors import UsageError
 from jobs.repositories.plans.names import Alias
 from schemas.enums import Action
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

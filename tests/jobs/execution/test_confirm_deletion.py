@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import ExitCode
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import plan_record

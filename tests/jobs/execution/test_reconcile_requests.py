@@ -18,8 +18,8 @@ from jobs.execution.batch.topic_operations import write_tasks
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.runtime.settings import Settings
 from schemas.enums import OperationKind, Outcome, PlanKind
-from schemas.plan import Plan
 from schemas.rows import Change, Operation, Row
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import State, decode_partitions, encode_state
 from tests.docs.command_checks import fault
 from tests.jobs.support.commands.commands import Surveyor

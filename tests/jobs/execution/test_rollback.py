@@ -8,8 +8,8 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import Outcome, PlanStatus
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Row
+from schemas.stored_plan import Plan, RowOutcome
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError
 from tests.jobs.support.rows.move_rows import reassignment

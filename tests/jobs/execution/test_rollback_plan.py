@@ -9,8 +9,8 @@ from jobs.execution.rollback import Destinations, find_rollback, refuse_running
 from planner.reassignment.partition_rollback import ClusterFacts
 from schemas.enums import RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.plan import Plan
 from schemas.replica_assignment import ReplicaAssignment
+from schemas.stored_plan import Plan
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.planner.frames import partition_info
 from tests.typed_rows import typed

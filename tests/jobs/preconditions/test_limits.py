@@ -9,8 +9,8 @@ import pytest
 
 from jobs.core.errors import RefusedError
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
-from schemas.plan import Plan
 from schemas.rows import Broker, BrokerEpoch, QuarantinedZnode
+from schemas.stored_plan import Plan
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.typed_rows import typed
 

@@ -7,11 +7,11 @@ import pytest
 
 from jobs.core.arrow_rows import StoredRows
 from jobs.preconditions.min_isr import below_min_isr, judged_topics, short_lists
+from jobs.repositories.change_counts import read_rows
 from jobs.repositories.plans.arrow_digest import plan_in_arrow
-from jobs.repositories.stored_rows import read_rows
 from jobs.repositories.warehouse_status import min_isr_by_topic
-from schemas.plan import Plan
 from schemas.rows import Change
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot

@@ -11,8 +11,8 @@ from jobs.preconditions.admin_changes import check_for_admin
 from jobs.preconditions.change_preconditions import Preconditions
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded
 from schemas.enums import NO_VERSION, Action, Outcome
-from schemas.plan import RowOutcome
 from schemas.rows import Change
+from schemas.stored_plan import RowOutcome
 from schemas.znode_codecs import Assignment, State
 
 ID: Final = "Aaaaaaaaaaaaaaaaaaaaag"

@@ -22,8 +22,8 @@ from schemas.current_state import (
     Decoded,
     LeaderAndIsr,
 )
-from schemas.plan import Plan
 from schemas.rows import Change
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import Assignment
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.typed_rows import typed

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import PlanKind
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.move_rows import reassignment

@@ -16,8 +16,8 @@ from jobs.execution.admin.connections import lease_for
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import Action, Outcome, PlanKind
-from schemas.plan import Plan
 from schemas.rows import Key, Row
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.controllers.moving_controller import MovingController

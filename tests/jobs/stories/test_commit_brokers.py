@@ -31,8 +31,8 @@ from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.execution.batch.transactions import required_reads, topic_ops
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import PlanStatus
-from schemas.plan import Plan
 from schemas.rows import Row
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import Assignment, encode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.documented_commands import ROOT

@@ -24,7 +24,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.tables import SPARK_SCHEMAS
 from schemas.znode_codecs import Endpoint
 from tests.jobs.support.commands.command_line import Surveyor

@@ -20,7 +20,7 @@ from jobs.console_output.reassign_partitions_text import kafka_json
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.input_files import read_reassignment
 from schemas.enums import NO_LEADER, Action, PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
 from schemas.znode_codecs import decode_config
 from tests.jobs.support.commands.command_line import Surveyor

@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 
 from jobs.adapters.brokers.admin_client import connected_admin
 from schemas.enums import PlanKind, PlanStatus
-from schemas.plan import CLOSED
+from schemas.stored_plan import CLOSED
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.torture.kraft_faults import AT_KRAFT_COMMITTERS, AT_NODES, BLUR_THE_LEASE
 from tests.jobs.torture.kraft_invariants import (

@@ -13,7 +13,7 @@ from planner.columns.numpy_rules import Bools, partition_masks, repair_masks
 from planner.columns.numpy_rules import imbalance as imbalance_on_arrays
 from planner.leadership.failure_handling import reconcile_verdicts
 from planner.leadership.imbalance import imbalance
-from planner.rules.min_isr import default_min_isr
+from planner.rules.effective_min_isr import default_min_isr
 from schemas.enums import Action, DrainMode, PartitionState, RejectionCode
 from schemas.rows import BrokerConfig, Row
 from schemas.tables import BROKER_CONFIGS

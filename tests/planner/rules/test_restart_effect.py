@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from planner.rules.effective_min_isr import known_min_isr
 from planner.rules.inputs import BrokerSets
 from planner.rules.leadership import offline_election
-from planner.rules.min_isr import known_min_isr
 from planner.rules.restart_effect import RestartedPartition, restart_effect
 from planner.rules.restart_order import InSyncNeed, restart_order
 from schemas.enums import RestartEffect

@@ -22,9 +22,9 @@ from jobs.execution.batch.fenced_writer import FencedWriter
 from planner.broker_requests import notices_for
 from schemas.enums import Outcome
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from schemas.plan import RowOutcome
 from schemas.response_codes import NOT_SENT
 from schemas.rows import Row, changes_among
+from schemas.stored_plan import RowOutcome
 from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, topic_metadata
 from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation

@@ -19,7 +19,7 @@ from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.messages import ALTER_PARTITION
 from jobs.controller.broker_apis.messages import VERSIONS as BROKER_APIS
 from jobs.controller.controller import ResidentController
-from schemas.broker_configs import AUTHORIZER
+from schemas.broker_config_names import AUTHORIZER
 from schemas.response_codes import STALE_CONTROLLER_EPOCH
 from schemas.znode_codecs import Endpoint
 from tests.jobs.controller.admin_apis.clients import milliseconds

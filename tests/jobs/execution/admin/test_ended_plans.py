@@ -8,7 +8,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome, PlanKind
-from schemas.plan import Plan, RowOutcome
+from schemas.stored_plan import Plan, RowOutcome
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment

@@ -18,7 +18,7 @@ from jobs.execution.cancellation import cancel_running
 from jobs.repositories.plans.plans_table import apply_transition
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.plan import Plan, Transition
+from schemas.stored_plan import Plan, Transition
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.controllers.moving_controller import MovingController

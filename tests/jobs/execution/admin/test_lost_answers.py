@@ -21,8 +21,8 @@ from jobs.preconditions.planned_registrations import NO_REGISTRATIONS
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Outcome, PlanStatus
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Key
+from schemas.stored_plan import Plan, RowOutcome
 from schemas.znode_codecs import Assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController, install

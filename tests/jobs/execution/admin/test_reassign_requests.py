@@ -16,7 +16,7 @@ from jobs.execution.admin import controller_client, resident_controller_client
 from jobs.execution.admin.resident_controller_client import ResidentControllerClient
 from jobs.repositories.actor import this_process
 from schemas.enums import PlanKind, PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import TopicPartition, encode_partitions
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import PREFERRED, REASSIGN, MovingController

@@ -23,8 +23,8 @@ from jobs.repositories.plans.plans_table import apply_transition
 from schemas.current_state import CurrentState
 from schemas.enums import PlanKind, PlanStatus
 from schemas.lease_holder import LeaseHolder, encode_holder
-from schemas.plan import Plan, RowOutcome, Transition
 from schemas.rows import Change
+from schemas.stored_plan import Plan, RowOutcome, Transition
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController

@@ -8,7 +8,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from schemas.enums import PlanKind
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.topic_configs import FOLLOWER_RATE
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController

@@ -24,7 +24,7 @@ from schemas.rows import Change, Key
 from schemas.znode_codecs import Assignment
 
 if TYPE_CHECKING:
-    from schemas.plan import RowOutcome
+    from schemas.stored_plan import RowOutcome
 
 UNCLEAN = Change(
     wave=0,

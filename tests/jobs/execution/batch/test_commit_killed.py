@@ -11,7 +11,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
 from schemas.enums import PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.interrupted_commit import interrupted_program
 from tests.jobs.support.rows.plan_rows import election, store_plan

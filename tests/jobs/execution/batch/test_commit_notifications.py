@@ -15,8 +15,8 @@ from jobs.core.errors import SurveyorError
 from jobs.execution.batch.notification import HoldBudget, NotificationResult, verify_written
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import Outcome, PlanStatus
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import PlanRow
+from schemas.stored_plan import Plan, RowOutcome
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers

@@ -15,7 +15,7 @@ from jobs.execution import commit
 from jobs.execution.batch.batch_commit import commit_batch
 from jobs.repositories.plans.commit_log import requested_changes
 from schemas.enums import PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -9,7 +9,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
 from schemas.enums import PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.topic_configs import TIERED
 from schemas.znode_codecs import decode_assignment, decode_config
 from tests.jobs.support.commands.command_line import Surveyor

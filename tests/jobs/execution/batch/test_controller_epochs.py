@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import FencedError, RefusedError
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import State, encode_state
 from schemas.znode_json import LAST_EPOCH
 from tests.jobs.support.commands.command_line import Surveyor

@@ -13,8 +13,8 @@ from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.controllership import Controllership, check_absent
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from schemas.enums import Action, Outcome
-from schemas.plan import Plan
 from schemas.rows import Row
+from schemas.stored_plan import Plan
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.fenced_writes import before_multis, write
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

@@ -19,8 +19,8 @@ from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.execution.batch import transactions as fenced_multis
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import NO_LEADER, Action, Outcome, PlanStatus
-from schemas.plan import Plan
 from schemas.rows import Row
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.enums import Action
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import decode_state
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion

@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.execution.admin.throttles import set_throttle
 from jobs.repositories.actor import this_process
 from schemas.enums import PlanKind, PlanStatus
-from schemas.plan import Plan
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.execution.killed import crash_runner
 from tests.jobs.execution.killed.commit_audit import CommitAudit

@@ -18,8 +18,8 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
 from schemas.enums import Outcome
-from schemas.plan import Plan
 from schemas.rows import Key
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.execution.killed.commit_audit import CommitAudit
 from tests.jobs.execution.killed.crash_runner import (

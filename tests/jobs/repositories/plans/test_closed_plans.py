@@ -11,8 +11,8 @@ from jobs.core.errors import RefusedError
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from schemas.enums import PlanStatus
-from schemas.plan import Plan
 from schemas.rows import Row
+from schemas.stored_plan import Plan
 from tests.jobs.support.rows.plan_rows import plan_record
 
 AT: Final = datetime(2026, 11, 25, 19, 0, 5, tzinfo=UTC)

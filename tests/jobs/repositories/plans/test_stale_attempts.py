@@ -11,8 +11,8 @@ from jobs.repositories.plans.assumptions import assumptions_now
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import Action, Outcome, PlanKind
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Broker, BrokerEpoch, Change, PlanRecord, Row
+from schemas.stored_plan import Plan, RowOutcome
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import creation, plan_record
 

@@ -17,8 +17,8 @@ from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.plans.store import store
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
-from schemas.plan import CLOSED, Transition
 from schemas.rows import PlanRecord, Row
+from schemas.stored_plan import CLOSED, Transition
 from tests.jobs.support.rows.page_rows import change, config_operation
 
 pytestmark = pytest.mark.usefixtures("empty_tables")

@@ -20,7 +20,7 @@ from jobs.snapshots.health import arrays_of
 from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
 from jobs.snapshots.staging import read_table
 from planner.columns.numpy_rules import PartitionArrays, imbalance, partition_masks
-from planner.rules.min_isr import default_min_isr
+from planner.rules.effective_min_isr import default_min_isr
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import PartitionState
 from schemas.rows import Row

@@ -4,8 +4,8 @@ import json
 
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import OperationKind, PlanKind
-from schemas.plan import Plan
 from schemas.rows import Row
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import decode_assignment
 from tests.jobs.support.rows.plan_rows import creation, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -13,9 +13,9 @@ from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind, PlanStatus
-from schemas.plan import Plan
 from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, Row
+from schemas.stored_plan import Plan
 from schemas.tables import CHANGES
 from schemas.znode_codecs import decode_assignment, decode_state
 from tests.jobs.support.rows.empty_tables import lay_tables

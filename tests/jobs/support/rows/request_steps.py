@@ -12,9 +12,9 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
 from schemas.enums import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
 from schemas.notices import STOP_REPLICA
-from schemas.plan import Plan
 from schemas.response_codes import NO_ERROR
 from schemas.rows import Key, Row
+from schemas.stored_plan import Plan
 from schemas.znode_codecs import TopicPartition, decode_assignment, decode_partitions
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

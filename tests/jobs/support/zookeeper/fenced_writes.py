@@ -13,8 +13,8 @@ from jobs.adapters.zookeeper.controllership import Controllership, SessionLostEr
 from jobs.core.errors import FencedError
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import Outcome
-from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
+from schemas.stored_plan import Plan, RowOutcome
 
 OURS = 2147483647
 
