@@ -45,8 +45,8 @@ class EmbeddedKRaftNode(KafkaServer):
         node_id: int,
         folder: Path,
         *,
-        port: int,
         controller_port: int | None,
+        port: int | None = None,
         voters: str,
         rack: str | None = None,
         overrides: Mapping[str, str] | None = None,
@@ -171,7 +171,6 @@ class EmbeddedKRaftCluster(Servers):
         return EmbeddedKRaftNode(
             node_id,
             self.folder / f"node-{node_id}",
-            port=free_port(),
             controller_port=controller_port,
             voters=self._voters,
             rack=self._racks.get(node_id),

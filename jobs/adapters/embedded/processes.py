@@ -7,7 +7,6 @@ kernel (`jobs.adapters.embedded.die_with_parent`).
 
 import atexit
 import os
-import random
 import shutil
 import signal
 import socket
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
@@ -48,7 +48,7 @@ _reserved: set[int] = set()
 
 def free_port() -> int:
     """Return a port that is free now and was not returned before; another process may still take it."""
-    tries = random.sample(_CANDIDATES, 100)
+    tries = SystemRandom().sample(_CANDIDATES, 100)  # a seed, which tests set, would give all processes the same ports
     port = next((port for port in tries if port not in _reserved and is_free(port)), None) or _any_free_port()
     _reserved.add(port)
     return port

@@ -29,7 +29,6 @@ class SeparatedKRaftCluster(Servers):
             node_id: EmbeddedKRaftNode(
                 node_id,
                 self.folder / f"node-{node_id}",
-                port=free_port(),
                 controller_port=None,
                 voters=voters,
                 heap=HEAP,
