@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner") -> CommandResult:
     """Make a plan; with --apply commit it, wait until its last wave is complete, and verify it."""
+    from itertools import chain
+
+    from jobs.advice.plans import goal_of
     from jobs.core.errors import ExitCode
     from jobs.core.units import parse_seconds
     from jobs.planning.plan_draft import report_plan
     from jobs.repositories.plans.repository import rejection_codes
     from jobs.runtime.suggestions import suggestion
+    from schemas.stored_plan import BEGUN
 
     max_wait = None if options.max_wait is None else parse_seconds("--max-wait", options.max_wait)
     if options.apply:
@@ -39,7 +43,8 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
     from jobs.runtime.confirmation import approval, show_review
 
     throttle = settings.given_options.get("throttle")
-    return commit_planned(
+    is_continued = planned.fields["status"] in BEGUN
+    done = commit_planned(
         settings,
         planned,
         Mode.AUTO,
@@ -51,3 +56,8 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
         reviewed=show_review(settings, planned, yes=options.yes),
         detailed=options.detailed,
     )
+    if is_continued and done.exit_code == ExitCode.DONE:
+        again = goal_of(options.command), settings.given_options.get("throttle", ()), ("--apply",)
+        text = f"it was of snapshot {planned.fields['snapshot_id']}: plan again for what has changed since"
+        done.steps = [*(done.steps or ()), suggestion(settings, text, *chain(*again))]
+    return done

@@ -424,7 +424,7 @@ def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:
     if live and (led := situation.health.led_by_drained):
         brokers = broker_list(sorted(row.broker_id for row in live))
         leads = pluralise(led, "partition", "is", "are")
-        reason = "because no other replica was in sync"
+        reason = "as no other replica was in sync or the drain left them alone"
         yield Suggestion(f"{leads} led by a drained broker, {reason}: do not stop {brokers}")
     ages = {row.broker_id: situation.age_of(row.since) for row in live}
     if old := sorted(broker for broker, age in ages.items() if age >= FORGOTTEN_DRAIN_SECONDS):

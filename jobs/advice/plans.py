@@ -113,6 +113,11 @@ def goal_of(command: str | None) -> list[str]:
     return words
 
 
+def reads_file(command: str | None) -> bool:
+    """Return whether a file is part of a plan's goal, which may have other content by now."""
+    return any(word.endswith("-file") or word == "--sizes" for word in goal_of(command))
+
+
 _OPTIONS_OF_ONE_RUN: Final = {
     "--name": 1,
     "--snapshot": 1,

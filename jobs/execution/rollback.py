@@ -18,10 +18,11 @@ from jobs.core.migration_signs import refuse_migration
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.plans.begun_plans import begun_plan
 from jobs.repositories.plans.commit_log import CommitLog, requested_changes
-from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
+from jobs.repositories.plans.names import Alias, give_name, plan_named, refuse_other_parameters
 from jobs.repositories.plans.plans_table import apply_transition
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, parameters_json
 from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited, rejection_codes
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
@@ -171,10 +172,23 @@ def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, 
     """Return the plan that has the name already; None if there is none, or if it will be replaced."""
     existing = None if alias.replaces else plan_named(settings.warehouse, alias.name)
     if not existing or not alias.name:
-        return None
+        return None if alias.replaces else _begun(settings, original, to_snapshot, alias)
     refuse_other_parameters(existing, alias.name, PlanKind.REASSIGN, _parameters(original, to_snapshot), None)
     log(f"surveyor: {alias.name} is this plan already; no new plan was made")
     return read_plan(settings.warehouse, existing.plan_id)
+
+
+def _begun(settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan | None:
+    """Return the rollback of the same plan whose commit can go on."""
+    goal = (PlanKind.REASSIGN.value, parameters_json(_parameters(original, to_snapshot)))
+    max_age = settings.conf.limits.max_plan_age_hours * 3600
+    begun = begun_plan(settings.warehouse, max_age, lambda plan: (plan.kind, plan.parameters) == goal)
+    if begun is None:
+        return None
+    log(f"surveyor: rollback {begun.title} of the same plan is {begun.status}, and is continued")
+    if alias.name is not None:
+        give_name(settings.warehouse, begun.plan_id, alias)
+    return read_plan(settings.warehouse, begun.plan_id)
 
 
 def _make_plan(cluster: Cluster, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:

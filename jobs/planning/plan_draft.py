@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,19 +24,20 @@ from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
 from jobs.advice.outage import in_json, outage_left_by
-from jobs.advice.plans import after_planning, goal_of
+from jobs.advice.plans import after_planning, goal_of, reads_file
 from jobs.advice.reassignments import steps_of_moving_plans
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_signs import migration_refusal, refuse_migration
-from jobs.core.units import age_seconds
 from jobs.planning.planning_tables import PlanningTables, Registered
 from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.deletion_impact import deletion_impact_of
 from jobs.repositories.drained_brokers import brokers_to_mark
 from jobs.repositories.plans import arrow_digest
+from jobs.repositories.plans.begun_plans import begun_plan
 from jobs.repositories.plans.names import (
     Alias,
+    give_name,
     plan_named,
     refuse_older,
     refuse_other_parameters,
@@ -133,6 +133,9 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner, cluste
     warehouse, alias = settings.warehouse, Alias(options.name, options.replace_name)
     given, begun = options, _to_continue(settings, alias, options)
     if begun is not None:
+        if begun.status in BEGUN and _has_same_goal(begun, options) and not reads_file(options.command):
+            is_named = alias.name is None or alias.name in begun.all_names
+            return _result(begun if is_named else give_name(warehouse, begun.plan_id, alias), alias)
         options = replace(given, snapshot_id=begun.snapshot_id, refresh=False)
     snapshot_id = options.snapshot_id
     is_new = _takes_snapshot(settings, options, alias)
@@ -191,21 +194,19 @@ def _to_continue(settings: Settings, alias: Alias, options: PlanOptions) -> Plan
 
 
 def _begun_with_same_goal(settings: Settings, options: PlanOptions) -> PlanRecord | None:
-    """Return the newest plan of the same goal whose commit has begun, unless it is too old to be committed.
+    """Return the newest plan of the same goal whose commit can go on.
 
     Commands that differ in the plan's name or the throttle have the same goal.
     """
-    max_age, goal = settings.conf.limits.max_plan_age_hours * 3600, goal_of(options.command)
-    begun = [
-        plan
-        for plan in settings.warehouse.typed_rows(PlanRecord, ("status", "in", sorted(BEGUN)))
-        if goal_of(plan.command) == goal and age_seconds(plan.created_at) < max_age
-    ]
-    if not begun:
-        return None
-    newest = max(begun, key=attrgetter("created_at", "plan_id"))
-    log(f"surveyor: plan {newest.title} of the same goal is {newest.status}, and is continued")
+    max_age = settings.conf.limits.max_plan_age_hours * 3600
+    newest = begun_plan(settings.warehouse, max_age, lambda plan: _has_same_goal(plan, options))
+    if newest is not None:
+        log(f"surveyor: plan {newest.title} of the same goal is {newest.status}, and is continued")
     return newest
+
+
+def _has_same_goal(plan: PlanRecord, options: PlanOptions) -> bool:
+    return goal_of(plan.command) == goal_of(options.command)
 
 
 def _registered_now(settings: Settings) -> Registered | None:

@@ -223,7 +223,10 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     (
         {"led_by_drained": 2},
         {"drained": [drained(1)]},
-        "2 partitions are led by a drained broker, because no other replica was in sync: do not stop broker 1",
+        (
+            "2 partitions are led by a drained broker, as no other replica was in sync or the drain left them alone: "
+            "do not stop broker 1"
+        ),
         None,
     ),
     (

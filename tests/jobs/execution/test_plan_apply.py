@@ -165,6 +165,41 @@ def test_the_same_goal_continues_after_a_crash(
     assert (controller.requests, surveyor.warehouse.rows("throttles")) == ([{(T, 0): [2, 1, 0]}], [])
 
 
+def test_an_undrain_that_crashed_continues(surveyor: Surveyor, controller: CancellingController) -> None:
+    """The mark may be gone already, by which the same goal would plan nothing."""
+    command = ("plan", "undrain", "--brokers", "0", "--apply")
+    assert surveyor("plan", "drain", "--brokers", "0", "--apply").code == DONE
+    drained = controller.assigned(T, 0)[0]
+    controller.crash_at(len(controller.requests) + 1, done=False)
+    with pytest.raises(CrashError):
+        surveyor(*command)
+    surveyor.warehouse.delete("drained", "true")
+
+    again = surveyor(*command)
+
+    assert (drained[-1], controller.assigned(T, 0)[0]) == (0, BEFORE[0])
+    assert (again.code, "of the same goal is" in again.stderr, len(surveyor.warehouse.rows("plans"))) == (DONE, True, 2)
+    assert "plan again for what has changed since: surveyor plan undrain --brokers 0 --apply" in again.stdout
+
+
+def test_a_rollback_that_crashed_continues(surveyor: Surveyor, controller: CancellingController) -> None:
+    fewer = surveyor("plan", "reassign", "--replication-factor", "1", "--skip-elections", "--apply", "--name", "one")
+    assert fewer.code == DONE, fewer
+    controller.crash_at(len(controller.requests) + 1, done=True)
+    with pytest.raises(CrashError):
+        surveyor("rollback", "one", "--apply")
+    for partition in BEFORE:
+        controller.finish(T, partition)
+
+    again = surveyor("rollback", "one", "--apply", "--name", "back")
+
+    assert (again.code, "of the same plan is" in again.stderr) == (DONE, True), again
+    assert {row["name"]: row["status"] for row in surveyor.warehouse.rows("plans")} == {
+        "one": "rolled_back",
+        "back": "committed",
+    }
+
+
 def test_a_file_with_other_content_is_another_goal(
     surveyor: Surveyor, controller: CancellingController, question: list[str], tmp_path: Path
 ) -> None:
