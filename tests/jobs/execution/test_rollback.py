@@ -132,16 +132,14 @@ def test_apply_commits_at_once_and_only_once(
     tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan
 ) -> None:
     first = result(surveyor, tree, *APPLY, code=RUNNING)
-    under_way = result(surveyor, tree, "--apply")
+    again = result(surveyor, tree, *APPLY, code=RUNNING)
     controller.finish(T, 2)
     last = result(surveyor, tree, "--apply")
 
     assert controller.requests == [{(T, p): BEFORE[p] for p in BEFORE}]
     assert tree.state(T, 2).leader == BEFORE[2][0]
-    assert [summary["rolled_back"] for summary in (under_way, last)] == [False, True]
-    assert (first["status"], first["applied"], under_way["changes"]) == ("partial", 3, 0)
-    assert rejected(surveyor.warehouse, under_way["plan_id"])[2] == "REASSIGNMENT_IN_PROGRESS"
-    assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
+    assert (first["status"], first["applied"], again["plan_id"]) == ("partial", 3, first["plan_id"])
+    assert (last["rolled_back"], surveyor.status(plan.plan_id)) == (True, PlanStatus.ROLLED_BACK)
 
 
 @pytest.mark.usefixtures("plan")
@@ -202,7 +200,7 @@ def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
             patch.delenv("SURVEYOR_DEBUG", raising=False)
             assert rollback(surveyor, tree, *APPLY).exit_code == (RUNNING if done else ERROR)
 
-    again = result(surveyor, tree, *APPLY, code=DONE if done else RUNNING)
+    again = result(surveyor, tree, *APPLY, code=RUNNING)
     controller.finish(T, 2)
     last = result(surveyor, tree, "--apply")
 
