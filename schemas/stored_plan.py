@@ -7,16 +7,16 @@ from typing import Final
 from schemas.enums import Outcome, PlanStatus
 from schemas.rows import Change, Operation, PlanRecord, PlanRow, RejectionRecord
 
-OPEN: Final = frozenset({PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL})
-"""Statuses of plans of which rows may still be committed."""
-
 BEGUN: Final = frozenset({PlanStatus.COMMITTING, PlanStatus.PARTIAL})
 """The statuses of a plan whose commit has begun and is not complete."""
+
+OPEN: Final = BEGUN | {PlanStatus.PLANNED}
+"""Statuses of plans of which rows may still be committed."""
 
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """Final statuses; a commit that is still running does not overwrite them."""
 
-_COMMITTABLE: Final = frozenset({PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL, PlanStatus.COMMITTED})
+_COMMITTABLE: Final = OPEN | {PlanStatus.COMMITTED}
 
 
 class Transition(Enum):

@@ -19,7 +19,7 @@ from schemas.enums import OperationKind, Outcome, PlanStatus
 from schemas.lease_holder import LeaseHolder
 from schemas.operation_data import AlteredConfig, data_of
 from schemas.rows import Broker, Change, PlanRecord
-from schemas.stored_plan import BEGUN, CLOSED, Plan, RowOutcome
+from schemas.stored_plan import BEGUN, CLOSED, OPEN, Plan, RowOutcome
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse
@@ -187,7 +187,7 @@ def _after_verification(
     moving: bool,
     holder: LeaseHolder | None,
 ) -> Iterator[Suggestion]:
-    is_open = plan.status in {PlanStatus.PLANNED, *BEGUN} and not plan.is_cycle and holder is None
+    is_open = plan.status in OPEN and not plan.is_cycle and holder is None
     user = None if holder is None else f"{holder.user}@{holder.host}"
     if ReassignmentStatus.IN_PROGRESS in statuses or holder:
         yield suggestion(settings, "verify again", "verify", name)

@@ -23,6 +23,7 @@ from jobs.runtime.suggestions import Suggestion, command_line, suggestion
 from planner.reassignment.obstacles import BlockedReassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import PlanStatus, RejectionCode
+from schemas.replica_assignment import target
 from schemas.rows import Change, Key, PlanRecord
 from schemas.stored_plan import BEGUN, Plan
 from schemas.text import abbreviate, pluralise
@@ -76,7 +77,7 @@ def steps_of_moving_plans(settings: Settings, plan: PlanRecord) -> list[Suggesti
     lists = (*columns, "replicas", "removing_replicas")
     moving = values_of(table_as_of(warehouse, snapshot, "partitions", of_topics, columns=lists), *lists)
     targets = {
-        (topic, partition): [broker for broker in replicas or () if broker not in (removing or ())]
+        (topic, partition): target(replicas or (), removing or ())
         for topic, partition, replicas, removing in moving
         if (topic, partition) in keys
     }

@@ -48,8 +48,6 @@ from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord, Row
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, plan_size, pluralise
 
-_MOVES: Final = RejectionCode.REASSIGNMENT_IN_PROGRESS
-
 GROUPS_SHOWN: Final = 10
 """Waves, topics and brokers in a line of the text summary."""
 
@@ -156,8 +154,9 @@ class PlanSelection:
             moves_replicas=self.row.traits.moves_replicas,
             everything=self.only.everything,
         )
-        if self.row.traits.drains and (left := rejections.where(rejections.equal("code", _MOVES.value))):
-            alone = pluralise(len(left), "partition that moves is", "partitions that move are")
+        moving = rejections.where(rejections.equal("code", RejectionCode.REASSIGNMENT_IN_PROGRESS.value))
+        if self.row.traits.drains and moving:
+            alone = pluralise(len(moving), "partition that moves is", "partitions that move are")
             yield f"{alone} left alone, and the brokers may still lead them: drain again once they have moved"
         if with_brokers:
             yield from assumptions_in_newest_snapshot(self.warehouse, self.row)

@@ -64,7 +64,7 @@ from planner.placement.plan_figures import stored_figures
 from schemas.enums import PlanKind, PlanStatus
 from schemas.plan_digest import NULL
 from schemas.rows import Operation, PlanRecord, RejectionRecord, Row, Snapshot
-from schemas.stored_plan import BEGUN
+from schemas.stored_plan import BEGUN, OPEN
 from schemas.tables import SPARK_SCHEMAS
 
 PLANNING_SETTINGS: Final = {
@@ -190,7 +190,7 @@ def _to_continue(settings: Settings, alias: Alias, options: PlanOptions) -> Plan
     if not options.apply or alias.replaces or options.snapshot_id is not None or not warehouse.exists():
         return None
     existing = plan_named(warehouse, alias.name) or _begun_with_same_goal(settings, options)
-    return existing if existing and existing.status in {PlanStatus.PLANNED, *BEGUN} else None
+    return existing if existing and existing.status in OPEN else None
 
 
 def _begun_with_same_goal(settings: Settings, options: PlanOptions) -> PlanRecord | None:
