@@ -36,6 +36,9 @@ ClusterName = Annotated[str, "name of the cluster, as in --cluster"]
 SnapshotId = Annotated[Long, "snapshot that wrote this row"]
 TopicName = Annotated[str, "topic name"]
 PartitionNumber = Annotated[int, "partition number within the topic"]
+SampledAt = Annotated[datetime, "when the broker answered, UTC"]
+StoredAt = Annotated[datetime, "when the sampler stored it, UTC"]
+TopicId = Annotated[str, "topic id, null if the topic has none (before Kafka 2.8)"]
 PlanId = Annotated[str, "hash of the plan's snapshot, kind, parameters and rows"]
 
 
@@ -422,6 +425,176 @@ class LogDir(TableRow, frozen=True, kw_only=True):
     cordoned: Annotated[bool | None, "true: it takes no new replicas; null if the broker does not report it"] = None
 
 
+class PartitionSample(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of PARTITION_OFFSETS: the offsets and size of one partition, as its leader reported them."""
+
+    TABLE = "partition_offsets"
+    KEY = ("sampled_at", "topic", "partition")
+    sampled_at: SampledAt
+    stored_at: StoredAt
+    topic: TopicName
+    topic_id: TopicId | None = None
+    partition: PartitionNumber
+    leader: Annotated[int, "broker that reported it as the leader"]
+    leader_epoch: Annotated[int | None, "leader epoch in its response, null if unknown"] = None
+    log_start: Annotated[Long | None, "earliest offset, null if unknown"] = None
+    local_start: Annotated[
+        Long | None, "earliest offset on the leader's disk; null for topics without tiered storage"
+    ] = None
+    log_end: Annotated[Long | None, "high watermark, up to which consumers read; null if unknown"] = None
+    bytes: Annotated[Long | None, "bytes of the leader's log on its disk, null if unknown"] = None
+
+
+class GroupSample(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of GROUP_OFFSETS: the position of a group in one partition."""
+
+    TABLE = "group_offsets"
+    KEY = ("sampled_at", "group_id", "topic", "partition")
+    sampled_at: SampledAt
+    stored_at: StoredAt
+    group_id: Annotated[str, "consumer group or share group"]
+    group_type: Annotated[str, "classic, consumer or share"]
+    topic: TopicName
+    topic_id: TopicId | None = None
+    partition: PartitionNumber
+    committed: Annotated[Long, "committed offset; of a share group the start offset of the partition"]
+    member_rack: Annotated[
+        str | None, "rack of the member that reads the partition; null if it names none, or nothing reads it"
+    ] = None
+
+
+class BrokerMetric(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of BROKER_METRICS: one measurement of a broker, or of a topic on it."""
+
+    TABLE = "broker_metrics"
+    KEY = ("sampled_at", "broker_id", "metric")
+    sampled_at: SampledAt
+    broker_id: Annotated[int, "broker that was measured"]
+    topic: Annotated[str | None, "topic whose share of the broker's traffic it is, null for the whole broker"] = None
+    metric: Annotated[
+        str,
+        "cpu (percent of all cores), bytes_in and bytes_out (bytes per second of clients), replication_in and "
+        "replication_out (bytes per second), disk_used and disk_total (bytes)",
+    ]
+    value: Annotated[float, "the measurement, in the unit of its metric"]
+    source: Annotated[str, "log_dirs, prometheus or file"]
+
+
+class PartitionLoad(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of PARTITION_LOAD: the mean load of one partition during the covered part of one hour."""
+
+    TABLE = "partition_load"
+    KEY = ("topic", "partition", "method")
+    hour: Annotated[datetime | None, "start of the hour, UTC; null for an imported load of every hour"] = None
+    topic: TopicName
+    topic_id: TopicId | None = None
+    partition: PartitionNumber
+    leader: Annotated[int | None, "leader in the newest sample of the hour, null if unknown"] = None
+    records_in: Annotated[
+        float | None, "records written per second, markers of transactions included; null if unknown"
+    ] = None
+    bytes_in: Annotated[
+        float | None, "bytes written per second by producers, without replication; null if unknown"
+    ] = None
+    bytes_out: Annotated[
+        float | None, "bytes read per second by groups that commit, without replication; null if unknown"
+    ] = None
+    bytes_out_by_rack: Annotated[
+        dict[str, float] | None, "of bytes_out, what readers with a rack read, by rack; null if unknown"
+    ] = None
+    max_5min: Annotated[float | None, "the most bytes_in of a sampled interval that ends in the hour"] = None
+    size_bytes: Annotated[Long | None, "bytes of the log at the end of the hour, null if unknown"] = None
+    covered_seconds: Annotated[float | None, "seconds of the hour between samples, null if imported"] = None
+    samples: Annotated[int, "sampled intervals that the load is made of, 0 if imported"] = 0
+    method: Annotated[
+        str,
+        "where bytes come from: delta_size (growth of the log), mean_size (records by the mean size of a record), "
+        "topic_share (records by the mean of the topic) or imported",
+    ]
+    flags: Annotated[
+        list[str] | None,
+        "reasons for less accuracy: compacted, moved (another leader), truncated (offsets went back), partial (less "
+        "than half of the hour), reset (a group's offsets were set by hand)",
+    ] = None
+    stored_until: Annotated[
+        datetime | None, "newest stored_at among the samples of the cluster when it was computed, UTC"
+    ] = None
+
+
+class BrokerLoad(TableRow, frozen=True, kw_only=True):
+    """One row of BROKER_LOAD: the mean load of one broker during one hour, summed over its replicas."""
+
+    TABLE = "broker_load"
+    KEY = ("broker_id",)
+    hour: Annotated[datetime | None, "start of the hour, UTC; null for an imported load of every hour"] = None
+    broker_id: Annotated[int, "broker that holds the replicas"]
+    leaders: Annotated[Long, "partitions with a known load that it leads"]
+    replicas: Annotated[Long, "replicas of partitions with a known load"]
+    bytes_in: Annotated[float, "bytes per second from producers, as leader"]
+    replication_in: Annotated[float, "bytes per second from leaders, as follower"]
+    bytes_out: Annotated[float, "bytes per second to readers"]
+    replication_out: Annotated[float, "bytes per second to followers, as leader"]
+    across_racks: Annotated[
+        float | None, "of bytes_out, to readers of another rack; null if no reader's rack is known"
+    ] = None
+    size_bytes: Annotated[Long | None, "bytes of its replicas on disk, null if unknown"] = None
+    cpu: Annotated[float | None, "percent of all cores, measured; null if unknown"] = None
+
+
+class GroupLoad(TableRow, frozen=True, kw_only=True):
+    """One row of GROUP_LOAD: what one group reads of one topic during one hour."""
+
+    TABLE = "group_load"
+    KEY = ("hour", "group_id", "topic")
+    hour: Annotated[datetime, "start of the hour, UTC"]
+    group_id: Annotated[str, "consumer group or share group"]
+    topic: TopicName
+    records_out: Annotated[float | None, "records read per second, null if unknown"] = None
+    bytes_out: Annotated[float | None, "bytes read per second, null if unknown"] = None
+    lag: Annotated[Long | None, "records between its offsets and the ends of the logs, at the end of the hour"] = None
+
+
+class ProfiledLoad(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of LOAD_PROFILES: the load of one partition in one window of the week, which plans are made by."""
+
+    TABLE = "load_profiles"
+    KEY = ("profile", "version", "topic", "partition", "window")
+    profile: Annotated[str, "name of the profile"]
+    version: Annotated[Long, "counts up from 1 within a profile; plans name it"]
+    created_at: Annotated[datetime, "when it was computed, UTC"]
+    weeks: Annotated[int | None, "weeks of hours that it was computed from"] = None
+    window: Annotated[str, "hour of the week as 'Mon 20:00', UTC; 'always' for loads of every hour"]
+    topic: TopicName
+    topic_id: TopicId | None = None
+    partition: PartitionNumber
+    bytes_in: Annotated[float | None, "bytes written per second by producers, the 95th percentile"] = None
+    bytes_out: Annotated[float | None, "bytes read per second by readers, the 95th percentile"] = None
+    size_bytes: Annotated[Long | None, "bytes of the log, the newest value"] = None
+    growth: Annotated[float | None, "bytes per second that the log grows by, null if unknown"] = None
+    cpu_leader: Annotated[
+        float | None, "percent of all cores of a broker for the leader, null if CPU is not modelled"
+    ] = None
+    cpu_follower: Annotated[
+        float | None, "percent of all cores of a broker for a follower, null if CPU is not modelled"
+    ] = None
+
+
+class BrokerCapacity(TableRow, frozen=True, kw_only=True):
+    """One row of BROKER_CAPACITY: the capacity of one resource of a broker, valid until a newer row."""
+
+    TABLE = "broker_capacity"
+    KEY = ("broker_id", "resource", "source", "valid_from")
+    broker_id: Annotated[int, "broker, -1 for every broker without a row of its own"]
+    log_dir: Annotated[str | None, "log dir, null for the whole broker"] = None
+    resource: Annotated[
+        str, "disk (bytes), in and out (bytes per second, replication included), or cpu (percent of all cores)"
+    ]
+    capacity: Annotated[float, "what the broker has of the resource, in its unit"]
+    limit_share: Annotated[float | None, "share of the capacity that plans may use, null for the default"] = None
+    source: Annotated[str, "log_dirs, conf, file or prometheus"]
+    valid_from: Annotated[datetime, "when it was recorded, UTC"]
+
+
 class BrokerImbalance(Struct, frozen=True, kw_only=True):
     """The partitions that prefer a broker, and how many of them it does not lead."""
 
@@ -615,6 +788,11 @@ class PlanRecord(TableRow, frozen=True, kw_only=True):
     status_reason: Annotated[str | None, "what closed a plan that no user cancelled, as a later plan; null if none"] = (
         None
     )
+    figures: Annotated[
+        str | None,
+        "JSON object: bytes copied, and worst_before and worst_after, the most loaded broker of the worst resource and "
+        "window as a multiple of the mean; null if no load is known",
+    ] = None
 
     @property
     def state(self) -> str:
@@ -859,6 +1037,14 @@ TABLES: Final[tuple[type[TableRow | BrokerImbalanceRow | Change], ...]] = (
     CandidateEvidence,
     ReplicaLog,
     LogDir,
+    PartitionSample,
+    GroupSample,
+    BrokerMetric,
+    PartitionLoad,
+    BrokerLoad,
+    GroupLoad,
+    ProfiledLoad,
+    BrokerCapacity,
     DrainedBroker,
     ThrottledConfig,
     LeaseRecord,
