@@ -31,6 +31,9 @@ BATCH_SHARE: Final = 0.7
 LEAST_GAIN: Final = 1e-3
 """Share of the squared distance of the load from its band that a change must gain."""
 
+SHORTLIST: Final = 384
+"""Replicas whose copies to or from all partners are computed before those of all others."""
+
 EXCHANGE_GAIN: Final = 0.1
 """The same share for an exchange, which copies two replicas."""
 
@@ -109,18 +112,21 @@ class LoadSearch:
 
     def balance(self, *, copy: bool) -> None:
         """Bring loads into their bands, the furthest outside first; without `copy`, by elections alone."""
-        stuck, exchange = np.zeros(self.level.shape, dtype=bool), False
+        stuck = np.zeros(self.level.shape, dtype=bool)
+        improved = exchange = False
         while self.steps > 0:
             outside = np.where(stuck, 0, self._outside())
             broker, resource = (int(place) for place in np.unravel_index(outside.argmax(), outside.shape))
-            if outside[broker, resource] <= TOLERANCE:
-                if exchange or not copy or not stuck.any():
-                    return
+            if outside[broker, resource] > TOLERANCE:
+                done = self._improve(broker, resource, copy=copy, exchange=exchange)
+                improved |= done
+                stuck[broker, resource] = not done
+            elif improved and stuck.any():
+                stuck[:] = improved = exchange = False
+            elif stuck.any() and copy and not exchange:
                 stuck[:], exchange = False, True
-            elif self._improve(broker, resource, copy=copy, exchange=exchange):
-                stuck[:], exchange = False, False
             else:
-                stuck[broker, resource] = True
+                return
 
     def take_back(self) -> None:
         """Take back the copies and elections that no band needs, the largest copies first."""
@@ -156,7 +162,11 @@ class LoadSearch:
             yield self._elections(broker, is_high=is_high)
         if copy:
             partners = self._partners(broker, resource, is_high=is_high)
-            yield self._copies([broker], partners) if is_high else self._copies(partners, [broker])
+            sources, targets = ([broker], partners) if is_high else (partners, [broker])
+            row, slot = self._replicas_on(sources)
+            few = self._promising(broker, row, slot, is_high=is_high)
+            yield self._copies(row[few], slot[few], targets)
+            yield self._copies(row, slot, targets)
 
     def _partners(self, broker: int, resource: int, *, is_high: bool) -> list[int]:
         """Return the brokers with the most room for what `broker` has too much of, or the most of what it lacks."""
@@ -180,12 +190,19 @@ class LoadSearch:
         shift = self._leader[row] - self._follower[row]
         return Changes(row, slot, after[0, row], after[slot, row], shift, election=True)
 
-    def _copies(self, sources: list[int], targets: list[int]) -> Changes:
-        row, slot = self._replicas_on(sources)
+    def _promising(self, broker: int, row: Ints, slot: Ints, *, is_high: bool) -> Ints:
+        """Return the places of the replicas that serve `broker` best for their bytes, whatever the other side."""
+        changes = self._copy_changes(row, slot, np.full(len(row), broker))
+        brokers = changes.source if is_high else changes.target
+        gain = self._gain_of(brokers, changes.shift, -1 if is_high else 1)
+        score = gain / (self.loads.size[row] + self.price)
+        places = np.flatnonzero(score < 0)
+        return np.sort(places[np.argsort(score[places], kind="stable")[:SHORTLIST]])
+
+    def _copies(self, row: Ints, slot: Ints, targets: list[int]) -> Changes:
         width = len(targets)
-        row, slot = np.repeat(row, width), np.repeat(slot, width)
-        target = np.tile(np.array(targets, dtype=np.int64), len(row) // max(width, 1))
-        return self._copy_changes(row, slot, target)
+        target = np.tile(np.array(targets, dtype=np.int64), len(row))
+        return self._copy_changes(np.repeat(row, width), np.repeat(slot, width), target)
 
     def _copy_changes(self, row: Ints, slot: Ints, target: Ints) -> Changes:
         shift = np.where((slot == 0)[:, None], self._leader[row], self._follower[row])
@@ -202,17 +219,21 @@ class LoadSearch:
 
     def _gains(self, changes: Changes) -> Floats:
         """Return by candidate the change of the sum of squared distances; infinite where a limit would be exceeded."""
-        gain = np.zeros(len(changes.row))
+        return self._gain_of(changes.source, changes.shift, -1) + self._gain_of(changes.target, changes.shift, 1)
+
+    def _gain_of(self, brokers: Ints, shift: Floats, sign: int) -> Floats:
+        """Return by candidate the change on one side: `brokers` lose (-1) or get (1) a load."""
+        gain = np.zeros(len(brokers))
         for resource in range(self.level.shape[1]):
-            moved = changes.shift[:, resource]
-            for brokers, sign in ((changes.source, -1), (changes.target, 1)):
-                level, low, high = (x[:, resource] for x in (self.level, self.bands.low, self.bands.high))
-                before = level[brokers]
-                after = before + sign * moved * self._inverse[:, resource][brokers]
-                low, high = low[brokers], high[brokers]
-                gain += np.maximum(np.maximum(after - high, low - after), 0) ** 2
-                gain -= np.maximum(np.maximum(before - high, low - before), 0) ** 2
-                gain[(sign * moved > 0) & (after > self.bands.limit[:, resource][brokers])] = np.inf
+            level, low, high, limit, inverse = (
+                x[:, resource][brokers]
+                for x in (self.level, self.bands.low, self.bands.high, self.bands.limit, self._inverse)
+            )
+            moved = sign * shift[:, resource]
+            after = level + moved * inverse
+            gain += np.maximum(np.maximum(after - high, low - after), 0) ** 2
+            gain -= np.maximum(np.maximum(level - high, low - level), 0) ** 2
+            gain[(moved > 0) & (after > limit)] = np.inf
         return gain
 
     def _costs(self, changes: Changes) -> Floats:
