@@ -60,7 +60,7 @@ def most_even(model: PlacementModel, loads: ReplicaLoads, bands: Bands) -> Float
     if not len(targets) or not len(loads.size):
         return np.ones(loads.leader.shape[1])
     heaviest = loads.leader.max(axis=0) / bands.target[targets].max(axis=0)
-    even = np.maximum(heaviest, 1.0)
+    even: Floats = np.maximum(heaviest, 1.0)
     racks = model.racks[targets]
     names = np.unique(racks[racks != NO_RACK])
     everywhere = model.min_racks >= len(names)

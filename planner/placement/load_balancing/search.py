@@ -1,26 +1,29 @@
 """The search for a balance of load with few copied bytes: elections, copies, exchanges, then returns.
 
-The load furthest outside its band comes first. Each change is the one with the largest decrease of the squared
-distances from the bands for its bytes; an election costs none. If no single change helps, two replicas are exchanged.
-At the end every copy and every election that is no longer needed is taken back. Steps bound the search, never time,
-and ties go to the first row, slot and broker, so the same input gives the same plan. Corresponds to Cruise Control's
-`ResourceDistributionGoal`, with all resources at once and bytes as the cost. In: a PlacementModel, its loads and
-bands. Changes the model's `after`.
+The load furthest outside its band comes first. Each change is the one that gains most for its bytes; an election costs
+none. If no single change helps, two replicas are exchanged. At the end every copy and every election that is no longer
+needed is taken back. Steps bound the search, never time, and ties go to the first row, slot and broker, so the same
+input gives the same plan. Corresponds to Cruise Control's `ResourceDistributionGoal`, with all resources at once and
+bytes as the cost.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
-from planner.placement.load_balancing.load_model import TOLERANCE, Bands, Floats, ReplicaLoads
-from planner.placement.model import PlacementModel
-from planner.placement.racks import NO_RACK, max_per_rack, racks_spanned
-from planner.placement.types import NO_BROKER, Bools, Ints
+from planner.placement.forced_moves import allowed_brokers
+from planner.placement.load_balancing.load_model import TOLERANCE
+from planner.placement.load_balancing.load_state import Changes, LoadState, joined
+from planner.placement.replica_arrays import arrivals
+from planner.placement.types import NO_BROKER, Ints
 
 PARTNERS: Final = 24
 """Brokers considered at a time for the other side of a change, those with the most room first."""
+
+SHORTLIST: Final = 384
+"""Replicas whose copies to or from all partners are computed before those of all others."""
 
 BATCH: Final = 32
 """Changes applied before all candidates are computed again."""
@@ -29,10 +32,7 @@ BATCH_SHARE: Final = 0.7
 """Share of the best gain per byte that each further change of a batch must still have."""
 
 LEAST_GAIN: Final = 1e-3
-"""Share of the squared distance of the load from its band that a change must gain."""
-
-SHORTLIST: Final = 384
-"""Replicas whose copies to or from all partners are computed before those of all others."""
+"""Share of the squared distance of a load that a change must gain."""
 
 EXCHANGE_GAIN: Final = 0.1
 """The same share for an exchange, which copies two replicas."""
@@ -43,369 +43,191 @@ EXCHANGED: Final = 48
 FREE: Final = 1e-6
 """Cost in bytes of a change that copies nothing."""
 
-LEGAL_CHECKED: Final = 512
-"""Best candidates whose rack rules are checked before all others."""
+CHECKED_FIRST: Final = 512
+"""Best candidates whose rules are checked before all others."""
 
 
-class Changes(NamedTuple):
-    """Candidates, one entry each: the replica in `slot` of `row` goes from `source` to `target`, or, as an election,
-    the replica on `target` in `slot` becomes the first instead of `source`. `shift` is the load that goes with it.
+def place_forced(state: LoadState, rows: Ints) -> None:
+    """Place the new replicas of some rows again, the largest first, where they add the least distance."""
+    model = state.model
+    slot, place = np.nonzero(arrivals(model.before[:, rows], model.after[:, rows]))
+    order = np.argsort(-state.loads.size[rows[place]], kind="stable")
+    slot, row = slot[order], rows[place[order]]
+    model.after[slot, row] = NO_BROKER
+    state.measure()
+    shifts = np.where((slot == 0)[:, None], state.leader[row], state.follower[row])
+    for n, shift in enumerate(shifts):
+        brokers = np.flatnonzero(allowed_brokers(model, row[n : n + 1])[:, 0])
+        gain = state.gains_of_one_side(brokers, np.broadcast_to(shift, (len(brokers), len(shift))), 1, is_forced=True)
+        broker = brokers[np.lexsort((state.level[brokers].max(axis=1), gain))[0]]
+        model.after[slot[n], row[n]] = broker
+        state.level[broker] += shift * state.inverse[broker]
+    state.measure()
+
+
+def balance(state: LoadState, *, copy: bool) -> None:
+    """Bring loads into their bands, the furthest outside first; without `copy`, by elections alone.
+
+    A load that no change improves is tried again after others have changed, and then by exchanges.
     """
-
-    row: Ints
-    slot: Ints
-    source: Ints
-    target: Ints
-    shift: Floats
-    election: bool
-
-    def at(self, places: Ints) -> "Changes":
-        columns = (self.row, self.slot, self.source, self.target, self.shift)
-        return Changes(*(column[places] for column in columns), election=self.election)
-
-
-class Applied(NamedTuple):
-    """A change that was made."""
-
-    row: int
-    slot: int
-    source: int
-    target: int
-    election: bool
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class LoadSearch:
-    """The state of a search.
-
-    `may_copy`: rows whose replicas may go to other brokers. `may_elect`: rows whose replicas may change their order.
-    `price`: bytes that each copy counts as besides its own. `steps`: changes left.
-    """
-
-    model: PlacementModel
-    loads: ReplicaLoads
-    bands: Bands
-    may_copy: Bools
-    may_elect: Bools
-    price: float
-    max_bytes: float = np.inf
-    max_copies: float = np.inf
-    steps: int = 1 << 60
-    level: Floats = field(init=False)
-    """By (broker, resource) the load as a multiple of the target."""
-    journal: list[Applied] = field(default_factory=list, init=False)
-    bytes: int = field(default=0, init=False)
-    copies: int = field(default=0, init=False)
-    _leader: Floats = field(init=False)
-    _follower: Floats = field(init=False)
-    _inverse: Floats = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._inverse = 1 / self.bands.target
-        self.level = self.loads.of_broker(self.model.after, self.model.size) * self._inverse
-        self._leader, self._follower = (x.astype(float) for x in (self.loads.leader, self.loads.follower))
-        is_copy = self._is_copy(self.model.after)
-        self.copies = int(is_copy.sum())
-        self.bytes = int((is_copy * self.loads.size).sum())
-
-    # -- stages
-
-    def balance(self, *, copy: bool) -> None:
-        """Bring loads into their bands, the furthest outside first; without `copy`, by elections alone."""
-        stuck = np.zeros(self.level.shape, dtype=bool)
-        improved = exchange = False
-        while self.steps > 0:
-            outside = np.where(stuck, 0, self._outside())
-            broker, resource = (int(place) for place in np.unravel_index(outside.argmax(), outside.shape))
-            if outside[broker, resource] > TOLERANCE:
-                done = self._improve(broker, resource, copy=copy, exchange=exchange)
-                improved |= done
-                stuck[broker, resource] = not done
-            elif improved and stuck.any():
-                stuck[:] = improved = exchange = False
-            elif stuck.any() and copy and not exchange:
-                stuck[:], exchange = False, True
-            else:
-                return
-
-    def take_back(self) -> None:
-        """Take back the copies and elections that no band needs, the largest copies first."""
-        for candidates in (self._returns, self._former_leaders):
-            while True:
-                changes = candidates()
-                gain = self._gains(changes)
-                useless = np.flatnonzero(gain <= 0)
-                useless = useless[self._legal(changes.at(useless))]
-                order = useless[np.argsort(-self.loads.size[changes.row[useless]], kind="stable")]
-                count = sum(self._apply_if(changes, int(place), 0.0) for place in order)
-                if not count:
-                    break
-
-    # -- one load
-
-    def _outside(self) -> Floats:
-        outside: Floats = np.maximum(self.level - self.bands.high, self.bands.low - self.level)
-        return outside
-
-    def _improve(self, broker: int, resource: int, *, copy: bool, exchange: bool) -> bool:
-        """Apply the best changes for one load; return whether there was one."""
-        distance = self._outside()[broker, resource]
-        least = LEAST_GAIN * distance * distance
-        is_high = self.level[broker, resource] > self.bands.high[broker, resource]
-        for changes in self._kinds(broker, resource, is_high=is_high, copy=copy):
-            if self._apply_best(changes, least):
-                return True
-        return exchange and self._exchange(broker, resource, EXCHANGE_GAIN * distance * distance, is_high=is_high)
-
-    def _kinds(self, broker: int, resource: int, *, is_high: bool, copy: bool) -> Iterator[Changes]:
-        if (self._leader[:, resource] != self._follower[:, resource]).any():
-            yield self._elections(broker, is_high=is_high)
-        if copy:
-            partners = self._partners(broker, resource, is_high=is_high)
-            sources, targets = ([broker], partners) if is_high else (partners, [broker])
-            row, slot = self._replicas_on(sources)
-            few = self._promising(broker, row, slot, is_high=is_high)
-            yield self._copies(row[few], slot[few], targets)
-            yield self._copies(row, slot, targets)
-
-    def _partners(self, broker: int, resource: int, *, is_high: bool) -> list[int]:
-        """Return the brokers with the most room for what `broker` has too much of, or the most of what it lacks."""
-        targets = np.flatnonzero(self.model.target if is_high else np.isfinite(self.bands.high[:, resource]))
-        level = self.level[targets, resource]
-        order = np.argsort(level if is_high else -level, kind="stable")
-        return [other for other in targets[order].tolist() if other != broker][:PARTNERS]
-
-    def _elections(self, broker: int, *, is_high: bool) -> Changes:
-        after = self.model.after
-        if is_high:
-            columns = np.flatnonzero((after[0] == broker) & self.may_elect)
-            slot, place = np.nonzero(after[1:, columns] != NO_BROKER)
+    stuck = np.zeros(state.level.shape, dtype=bool)
+    improved = exchange = False
+    while state.steps > 0:
+        distance = np.where(stuck, 0, state.distance())
+        broker, resource = (int(place) for place in np.unravel_index(distance.argmax(), distance.shape))
+        if distance[broker, resource] > TOLERANCE:
+            done = _improve(state, broker, resource, copy=copy, exchange=exchange)
+            improved |= done
+            stuck[broker, resource] = not done
+        elif improved and stuck.any():
+            stuck[:] = improved = exchange = False
+        elif stuck.any() and copy and not exchange:
+            stuck[:], exchange = False, True
         else:
-            columns = np.flatnonzero(self.may_elect)
-            slot, place = np.nonzero(after[1:, columns] == broker)
-        return self._election_changes(columns[place], slot + 1)
-
-    def _election_changes(self, row: Ints, slot: Ints) -> Changes:
-        after = self.model.after
-        shift = self._leader[row] - self._follower[row]
-        return Changes(row, slot, after[0, row], after[slot, row], shift, election=True)
-
-    def _promising(self, broker: int, row: Ints, slot: Ints, *, is_high: bool) -> Ints:
-        """Return the places of the replicas that serve `broker` best for their bytes, whatever the other side."""
-        changes = self._copy_changes(row, slot, np.full(len(row), broker))
-        brokers = changes.source if is_high else changes.target
-        gain = self._gain_of(brokers, changes.shift, -1 if is_high else 1)
-        score = gain / (self.loads.size[row] + self.price)
-        places = np.flatnonzero(score < 0)
-        return np.sort(places[np.argsort(score[places], kind="stable")[:SHORTLIST]])
-
-    def _copies(self, row: Ints, slot: Ints, targets: list[int]) -> Changes:
-        width = len(targets)
-        target = np.tile(np.array(targets, dtype=np.int64), len(row))
-        return self._copy_changes(np.repeat(row, width), np.repeat(slot, width), target)
-
-    def _copy_changes(self, row: Ints, slot: Ints, target: Ints) -> Changes:
-        shift = np.where((slot == 0)[:, None], self._leader[row], self._follower[row])
-        return Changes(row, slot, self.model.after[slot, row], target, shift, election=False)
-
-    def _replicas_on(self, brokers: list[int]) -> tuple[Ints, Ints]:
-        """Return rows and slots of the replicas on some brokers that may be copied to others."""
-        wanted = np.zeros(self.model.size + 1, dtype=bool)
-        wanted[brokers] = True
-        slot, row = np.nonzero(wanted[self.model.after] & self.may_copy)
-        return row, slot
-
-    # -- gains, costs and rules of candidates
-
-    def _gains(self, changes: Changes) -> Floats:
-        """Return by candidate the change of the sum of squared distances; infinite where a limit would be exceeded."""
-        return self._gain_of(changes.source, changes.shift, -1) + self._gain_of(changes.target, changes.shift, 1)
-
-    def _gain_of(self, brokers: Ints, shift: Floats, sign: int) -> Floats:
-        """Return by candidate the change on one side: `brokers` lose (-1) or get (1) a load."""
-        gain = np.zeros(len(brokers))
-        for resource in range(self.level.shape[1]):
-            level, low, high, limit, inverse = (
-                x[:, resource][brokers]
-                for x in (self.level, self.bands.low, self.bands.high, self.bands.limit, self._inverse)
-            )
-            moved = sign * shift[:, resource]
-            after = level + moved * inverse
-            gain += np.maximum(np.maximum(after - high, low - after), 0) ** 2
-            gain -= np.maximum(np.maximum(level - high, low - level), 0) ** 2
-            gain[(moved > 0) & (after > limit)] = np.inf
-        return gain
-
-    def _costs(self, changes: Changes) -> Floats:
-        """Return the bytes that each candidate adds, with the price of a copy."""
-        if changes.election:
-            return np.zeros(len(changes.row))
-        before = self.model.before[:, changes.row]
-        copies = (before == changes.source).any(axis=0).astype(float) - (before == changes.target).any(axis=0)
-        cost: Floats = copies * (self.loads.size[changes.row] + self.price)
-        return cost
-
-    def _legal(self, changes: Changes) -> Bools:
-        """Return the candidates that keep racks distinct, and go to brokers that may receive replicas."""
-        if changes.election:
-            return np.ones(len(changes.row), dtype=bool)
-        model, row, slot, target = self.model, changes.row, changes.slot, changes.target
-        after, before = model.after[:, row].copy(), model.before[:, row]
-        legal: Bools = ~(after == target).any(axis=0)
-        legal &= model.may_receive[target] | (before == target).any(axis=0)
-        after[slot, np.arange(len(row))] = target
-        racks = model.racks[after]
-        legal &= racks_spanned(racks) >= model.min_racks[row]
-        legal &= max_per_rack(racks) <= model.capacity[row]
-        return legal
-
-    # -- applying
-
-    def _apply_best(self, changes: Changes, least: float) -> int:
-        """Apply the best candidate, and further ones that are nearly as good afterwards; return their number."""
-        gain, cost = self._gains(changes), self._costs(changes)
-        copied = cost > 0
-        size = self.loads.size[changes.row]
-        affordable = ~copied | ((self.bytes + size <= self.max_bytes) & (self.copies + 1 <= self.max_copies))
-        score = np.where(affordable & (gain < -least), gain / np.maximum(cost, FREE), 0.0)
-        places = np.flatnonzero(score)
-        places = places[np.argsort(score[places], kind="stable")]
-        best = 0.0
-        count = 0
-        for start in range(0, len(places), LEGAL_CHECKED):
-            some = places[start : start + LEGAL_CHECKED]
-            for place in some[self._legal(changes.at(some))].tolist():
-                best = best or score[place]
-                if score[place] > BATCH_SHARE * best or count >= BATCH:
-                    return count
-                if not self._apply_if(changes, place, BATCH_SHARE * best if count else -least * 0, count > 0):
-                    if count:
-                        return count
-                    continue
-                count += 1
-            if count:
-                return count
-        return count
-
-    def _apply_if(self, changes: Changes, place: int, most: float, check_score: bool = False) -> bool:
-        """Apply one candidate if it is still as computed, and as good as `most`; return whether it was."""
-        one = changes.at(np.array([place]))
-        row, slot = int(one.row[0]), int(one.slot[0])
-        after = self.model.after
-        is_current = (
-            after[0, row] == one.source[0] and after[slot, row] == one.target[0]
-            if one.election
-            else after[slot, row] == one.source[0] and self._legal(one)[0]
-        )
-        if not is_current:
-            return False
-        if not one.election:
-            one = self._copy_changes(one.row, one.slot, one.target)
-        gain, cost = self._gains(one)[0], self._costs(one)[0]
-        if cost > 0 and (self.bytes + self.loads.size[row] > self.max_bytes or self.copies + 1 > self.max_copies):
-            return False
-        if (gain / max(cost, FREE) if check_score else gain) > most:
-            return False
-        self._apply(one)
-        return True
-
-    def _apply(self, one: Changes) -> None:
-        change = Applied(int(one.row[0]), int(one.slot[0]), int(one.source[0]), int(one.target[0]), one.election)
-        self._make(change, one.shift[0])
-        self.journal.append(change)
-        self.steps -= 1
-
-    def _make(self, change: Applied, shift: Floats) -> None:
-        row, slot, source, target, election = change
-        after, before = self.model.after, self.model.before[:, row]
-        self.level[source] -= shift * self._inverse[source]
-        self.level[target] += shift * self._inverse[target]
-        if election:
-            after[0, row], after[slot, row] = target, source
             return
-        after[slot, row] = target
-        copies = int((before == source).any()) - int((before == target).any())
-        self.copies += copies
-        self.bytes += copies * int(self.loads.size[row])
 
-    def _exchange(self, broker: int, resource: int, least: float, *, is_high: bool) -> bool:
-        """Exchange a replica of `broker` for one of a partner; return whether a pair was found.
 
-        """
-        partners = self._partners(broker, resource, is_high=is_high)
-        row, slot = self._exchangeable(broker, resource, dense=is_high)
-        given = self._copy_changes(row, slot, np.full(len(row), broker))
-        pairs: list[tuple[Changes, Changes]] = []
-        for partner in partners:
-            row, slot = self._exchangeable(partner, resource, dense=not is_high)
-            taken = self._copy_changes(row, slot, np.full(len(row), broker))
-            first, second = (x.ravel() for x in np.meshgrid(np.arange(len(given.row)), np.arange(len(row)), indexing="ij"))
-            out = given.at(first)._replace(target=np.full(len(first), partner))
-            pairs.append((out, taken.at(second)))
-        if not pairs:
-            return False
-        out, back = (_joined([pair[side] for pair in pairs]) for side in (0, 1))
-        gain = self._gains(out._replace(shift=out.shift - back.shift))
-        cost = np.maximum(self._costs(out) + self._costs(back), FREE)
-        bytes_added = self.loads.size[out.row] + self.loads.size[back.row]
-        affordable = (self.bytes + bytes_added <= self.max_bytes) & (self.copies + 2 <= self.max_copies)
-        places = np.flatnonzero(affordable & (gain < -least) & (out.row != back.row))
-        places = places[np.argsort((gain / cost)[places], kind="stable")]
-        for start in range(0, len(places), LEGAL_CHECKED):
-            some = places[start : start + LEGAL_CHECKED]
-            legal = some[self._legal(out.at(some)) & self._legal(back.at(some))]
-            if len(legal):
-                for changes in (out, back):
-                    self._apply(changes.at(legal[:1]))
-                return True
+def take_back(state: LoadState) -> None:
+    """Take back the copies and elections that no band needs, the largest copies first."""
+    for candidates in (state.returns, state.former_leaders):
+        while True:
+            changes = candidates()
+            useless = np.flatnonzero((state.gains(changes) <= 0) & state.legal(changes))
+            largest = useless[np.argsort(-state.loads.size[changes.row[useless]], kind="stable")]
+            count = 0
+            for place in largest:
+                one = changes.at(np.array([place]))
+                if state.legal(one)[0] and state.gains(one)[0] <= 0:
+                    state.apply(one)
+                    count += 1
+            if not count:
+                break
+
+
+def _improve(state: LoadState, broker: int, resource: int, *, copy: bool, exchange: bool) -> bool:
+    """Apply the best changes for one load; return whether there was one."""
+    distance = state.distance()[broker, resource]
+    gives = bool(state.level[broker, resource] > state.bands.high[broker, resource])
+    least = LEAST_GAIN * distance * distance
+    candidates = _candidates(state, broker, resource, gives=gives, copy=copy)
+    if any(_apply_best(state, changes, least) for changes in candidates):
+        return True
+    return exchange and _exchange(state, broker, resource, EXCHANGE_GAIN * distance * distance, gives=gives)
+
+
+def _candidates(state: LoadState, broker: int, resource: int, *, gives: bool, copy: bool) -> Iterator[Changes]:
+    if (state.leader[:, resource] != state.follower[:, resource]).any():
+        yield _elections(state, broker, gives=gives)
+    if not copy:
+        return
+    partners = _partners(state, broker, resource, gives=gives)
+    row, slot = state.replicas_on([broker] if gives else partners)
+    few = _shortlist(state, broker, row, slot, gives=gives)
+    for rows, slots in ((row[few], slot[few]), (row, slot)):
+        yield _copies(state, rows, slots, partners if gives else [broker])
+
+
+def _partners(state: LoadState, broker: int, resource: int, *, gives: bool) -> list[int]:
+    """Return the brokers with the most room for what `broker` has too much of, or the most of what it lacks."""
+    others = np.flatnonzero(state.model.target)
+    level = state.level[others, resource]
+    order = np.argsort(level if gives else -level, kind="stable")
+    return [other for other in others[order].tolist() if other != broker][:PARTNERS]
+
+
+def _elections(state: LoadState, broker: int, *, gives: bool) -> Changes:
+    """Return the elections of other replicas than the broker's, or of the broker's."""
+    after = state.model.after
+    columns = np.flatnonzero(state.may_elect & (after[0] == broker)) if gives else np.flatnonzero(state.may_elect)
+    followers = after[1:, columns]
+    slot, place = np.nonzero((followers != NO_BROKER) if gives else (followers == broker))
+    is_target = state.model.target[followers[slot, place]]
+    return state.elections_of(columns[place[is_target]], slot[is_target] + 1)
+
+
+def _shortlist(state: LoadState, broker: int, row: Ints, slot: Ints, *, gives: bool) -> Ints:
+    """Return the places of the replicas that serve `broker` best for their bytes, whatever the other side."""
+    shift = np.where((slot == 0)[:, None], state.leader[row], state.follower[row])
+    gain = state.gains_of_one_side(np.full(len(row), broker), shift, -1 if gives else 1)
+    score = gain / (state.loads.size[row] + state.price + FREE)
+    places = np.flatnonzero(score < 0)
+    return np.sort(places[np.argsort(score[places], kind="stable")[:SHORTLIST]])
+
+
+def _copies(state: LoadState, row: Ints, slot: Ints, targets: Sequence[int]) -> Changes:
+    """Return the copies of each replica to each target."""
+    target = np.tile(np.array(targets, dtype=np.int64), len(row))
+    return state.copies_of(np.repeat(row, len(targets)), np.repeat(slot, len(targets)), target)
+
+
+def _apply_best(state: LoadState, changes: Changes, least: float) -> bool:
+    """Apply the best candidate, and further ones that are nearly as good after it; return whether there was one."""
+    costs = state.costs(changes)
+    gains = state.gains(changes)
+    score = gains / np.maximum(costs, FREE)
+    best = None
+    count = 0
+    for place in _legal_in_order(state, (changes,), np.flatnonzero(gains < -least), score):
+        one = changes.at(np.array([place]))
+        cost = state.costs(one)
+        if not state.affordable(one, cost)[0]:
+            continue
+        if best is None:
+            best = score[place]
+        elif not state.legal(one)[0] or state.gains(one)[0] / max(cost[0], FREE) > BATCH_SHARE * best:
+            break
+        state.apply(one)
+        count += 1
+        if count == BATCH or state.steps <= 0:
+            break
+    return count > 0
+
+
+def _legal_in_order(state: LoadState, sides: Sequence[Changes], places: Ints, score: "np.ndarray") -> Iterator[int]:
+    """Yield the places of legal candidates, the best score first; each side of a candidate must be legal."""
+    order = places[np.argsort(score[places], kind="stable")]
+    for start in range(0, len(order), CHECKED_FIRST):
+        some = order[start : start + CHECKED_FIRST]
+        for changes in sides:
+            some = some[state.legal(changes.at(some))]
+        yield from some.tolist()
+
+
+def _exchange(state: LoadState, broker: int, resource: int, least: float, *, gives: bool) -> bool:
+    """Exchange a replica of `broker` for one of a partner; return whether a pair was found."""
+    own_row, own_slot = _exchangeable(state, broker, resource, dense=gives)
+    out, back = [], []
+    for partner in _partners(state, broker, resource, gives=gives):
+        row, slot = _exchangeable(state, partner, resource, dense=not gives)
+        first, second = (places.ravel() for places in np.indices((len(own_row), len(row))))
+        out.append(state.copies_of(own_row[first], own_slot[first], np.full(len(first), partner)))
+        back.append(state.copies_of(row[second], slot[second], np.full(len(second), broker)))
+    if not out:
         return False
-
-    def _exchangeable(self, broker: int, resource: int, *, dense: bool) -> tuple[Ints, Ints]:
-        """Return rows and slots of some replicas of a broker: half of them from the lightest to the median size,
-        half those with the most, or the least, of a resource for their size.
-        """
-        row, slot = self._replicas_on([broker])
-        size = self.loads.size[row]
-        light = np.argsort(size, kind="stable")[: max(len(row) // 2, EXCHANGED)]
-        evenly = light[np.unique(np.linspace(0, len(light) - 1, EXCHANGED // 2).astype(int))] if len(light) else light
-        density = np.where(slot == 0, self._leader[row, resource], self._follower[row, resource]) / np.maximum(size, 1)
-        by_density = np.argsort(-density if dense else density, kind="stable")[: EXCHANGED // 2]
-        chosen = np.union1d(evenly, by_density)
-        return row[chosen], slot[chosen]
-
-    # -- taking back
-
-    def _is_copy(self, after: Ints) -> Bools:
-        is_copy = after != NO_BROKER
-        for former in self.model.before:
-            is_copy &= after != former
-        return is_copy
-
-    def _returns(self) -> Changes:
-        """Return the candidates that take copies back to the brokers that gave the replica up."""
-        model = self.model
-        rows = np.flatnonzero(self._is_copy(model.after).any(axis=0) & self.may_copy)
-        after, before = model.after[:, rows], model.before[:, rows]
-        copies = self._is_copy_of(after, before)
-        gone = (before != NO_BROKER) & self._is_copy_of(before, after) & model.target[before]
-        slot, place, home = np.nonzero(copies[:, :, None] & gone.T[None])
-        return self._copy_changes(rows[place], slot, before[home, place])
-
-    @staticmethod
-    def _is_copy_of(some: Ints, others: Ints) -> Bools:
-        is_new = some != NO_BROKER
-        for other in others:
-            is_new &= some != other
-        return is_new
-
-    def _former_leaders(self) -> Changes:
-        """Return the elections that take the former first replica back."""
-        before, after = self.model.before[0], self.model.after
-        rows = np.flatnonzero((after[0] != before) & (after[1:] == before).any(axis=0) & self.may_elect)
-        slot = (after[1:, rows] == before[rows]).argmax(axis=0) + 1
-        return self._election_changes(rows, slot)
+    given, taken = joined(out), joined(back)
+    gains = state.gains(replace(given, shift=given.shift - taken.shift))
+    costs = state.costs(given) + state.costs(taken)
+    fits = state.affordable(given, costs, 2) & state.affordable(taken, costs, 2)
+    places = np.flatnonzero(fits & (gains < -least) & (given.row != taken.row))
+    for place in _legal_in_order(state, (given, taken), places, gains / np.maximum(costs, FREE)):
+        for changes in (given, taken):
+            state.apply(changes.at(np.array([place])))
+        return True
+    return False
 
 
-def _joined(changes: list[Changes]) -> Changes:
-    columns = [np.concatenate(column) for column in zip(*(change[:-1] for change in changes), strict=True)]
-    return Changes(*columns, election=False)
+def _exchangeable(state: LoadState, broker: int, resource: int, *, dense: bool) -> tuple[Ints, Ints]:
+    """Return rows and slots of some replicas of a broker.
+
+    Half of them are evenly chosen among the lighter ones, half have the most, or the least, of a resource for their
+    size.
+    """
+    row, slot = state.replicas_on([broker])
+    size = state.loads.size[row]
+    light = np.argsort(size, kind="stable")[: max(len(row) // 2, EXCHANGED)]
+    evenly = light[np.unique(np.linspace(0, len(light) - 1, EXCHANGED // 2).astype(int))] if len(light) else light
+    load = np.where(slot == 0, state.leader[row, resource], state.follower[row, resource])
+    density = load / np.maximum(size, 1)
+    by_density = np.argsort(-density if dense else density, kind="stable")[: EXCHANGED // 2]
+    chosen = np.union1d(evenly, by_density)
+    return row[chosen], slot[chosen]
