@@ -231,8 +231,8 @@ class LoadState:
     def former_leaders(self) -> Changes:
         """Return the elections that make the former first replica the first one again."""
         before, after = self.model.before[0], self.model.after
-        rows = np.flatnonzero((after[0] != before) & (after[1:] == before).any(axis=0) & self.may_elect)
-        return self.elections_of(rows, (after[1:, rows] == before[rows]).argmax(axis=0) + 1)
+        slot, row = np.nonzero((after == before) & (after[0] != before) & self.may_elect)
+        return self.elections_of(row, slot)
 
 
 def joined(parts: Sequence[Changes]) -> Changes:

@@ -231,3 +231,40 @@ def _exchangeable(state: LoadState, broker: int, resource: int, *, dense: bool) 
     by_density = np.argsort(-density if dense else density, kind="stable")[: EXCHANGED // 2]
     chosen = np.union1d(evenly, by_density)
     return row[chosen], slot[chosen]
+
+
+def refine(state: LoadState, attempts: int) -> None:
+    """Try `attempts` times to do without some of the copies, and keep each result that is better.
+
+    A result is better if its loads are closer to their bands, or as close with fewer bytes. Each attempt takes back one
+    to three copies, does not allow these partitions to be copied, and balances again.
+    """
+    chance = np.random.default_rng(0)
+    allowed = state.may_copy
+    best, after, order = _rank(state), state.model.after.copy(), []
+    for _ in range(attempts):
+        changes = state.returns()
+        rows = np.unique(changes.row)
+        if not len(rows) or state.steps <= 0:
+            break
+        order = order or rows[np.argsort(state.loads.size[rows], kind="stable")].tolist()
+        banned = {order.pop(), *chance.choice(rows, size=int(chance.integers(0, 3))).tolist()}
+        state.may_copy = allowed.copy()
+        for row in banned:
+            state.model.after[:, row] = state.model.before[:, row]
+        state.may_copy[list(banned)] = False
+        state.measure()
+        balance(state, copy=True)
+        state.may_copy = allowed
+        take_back(state)
+        rank = _rank(state)
+        if rank < best:
+            best, after, order = rank, state.model.after.copy(), []
+        else:
+            state.model.after[:] = after
+            state.measure()
+
+
+def _rank(state: LoadState) -> tuple[float, float]:
+    distance = np.maximum(state.distance(), 0)
+    return round(float((distance * distance).sum()), 9), state.bytes + state.price * state.copies
