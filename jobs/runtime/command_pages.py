@@ -23,7 +23,7 @@ PANELS: Final = {
         *("max_moves_per_broker", "max_plan_age", "to_snapshot"),
         *("one_replica_at_a_time", "reassignment_json_file", "reorder_leaders", "replace_name", "requests", "settle"),
         *("shift", "sizes", "skip_elections", "skip_unsafe", "stable_for", "start_index", "strategy"),
-        "topics_to_move_json_file",
+        *("topics_to_move_json_file", "within"),
     ),
 }
 """Options, by the names of their parameters, that only --help-all shows, under their headings."""
