@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.placement.balancing.augmenting_paths import fill_lowest
+from planner.placement.load_balancing.balance import LoadBalance
 from planner.placement.model import PlacementModel, copies
 from planner.placement.racks import NO_RACK, lowest_crowding, max_per_rack, racks_spanned
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
@@ -39,6 +40,7 @@ class SearchResult:
     reordered: tuple[int, Ints]
     undone: int = 0
     uneven: str = ""
+    loads: LoadBalance | None = None
 
 
 def placement_of(

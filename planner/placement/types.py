@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 NO_BROKER: Final = -1
 """Pads a list of replicas that is shorter than the widest."""
@@ -68,6 +69,28 @@ class PlacementBrokers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacementLoads:
+    """Measured loads to balance instead of numbers of replicas; rows and brokers as in the other input.
+
+    `names`: the resources, of which the first is the disk. `leader` and `follower`: (row, resource), the load of a
+    replica, whole numbers. `capacity`: (broker, resource), NaN if unknown. `limit_share`: by resource, the share of the
+    capacity that a broker may use. `relieve`: only bring disks below this share of their capacity. `max_bytes`: bytes
+    copied at most. `copy`: false for elections alone. `attempts`: how often to search for a plan of fewer bytes, None
+    for a number by the size of the cluster.
+    """
+
+    names: tuple[str, ...]
+    leader: Ints
+    follower: Ints
+    capacity: Floats
+    limit_share: Floats
+    relieve: float | None = None
+    max_bytes: int | None = None
+    copy: bool = True
+    attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacementPartitions:
     """One row per partition of the whole cluster, since all count for balance; only the `movable` ones may change."""
 
@@ -80,6 +103,8 @@ class PlacementPartitions:
     """By (row, slot) like `replicas`, whether the replica is in the ISR; None if unknown, then all count as in sync."""
     weights: Ints | None = None
     """Bytes of one replica of each partition; if given, bytes are balanced instead of replicas."""
+    loads: PlacementLoads | None = None
+    """If given, these loads are balanced; `weights` are then the bytes that a copy costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

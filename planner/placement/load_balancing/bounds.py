@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.placement.load_balancing.load_model import Bands, Floats, ReplicaLoads
+from planner.placement.load_balancing.load_model import Bands, ReplicaLoads
 from planner.placement.model import PlacementModel
 from planner.placement.racks import NO_RACK
-from planner.placement.types import NO_BROKER, Ints
+from planner.placement.types import NO_BROKER, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

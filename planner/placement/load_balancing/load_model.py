@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.placement.model import PlacementModel
-from planner.placement.types import Ints
-
-Floats = npt.NDArray[np.float64]
+from planner.placement.types import Floats, Ints, PlacementLoads
 
 SMALLEST: Final = 1e-9
 """Target of a broker that has none, so that loads can be divided by it."""
 
-TOLERANCE: Final = 1e-6
+TOLERANCE: Final = 1e-9
 """Loads that exceed a band by less count as inside."""
 
 
@@ -56,31 +53,23 @@ class Bands:
     limit: Floats
 
 
-def bands_of(
-    model: PlacementModel,
-    total: Ints,
-    capacity: Floats,
-    limit_share: Floats,
-    within: float,
-    *,
-    relieve: float | None = None,
-) -> Bands:
+def bands_of(model: PlacementModel, load: Ints, loads: PlacementLoads, within: float) -> Bands:
     """Return the bands of `within` around the mean, below each limit.
 
-    `total` is by resource, `capacity` by (broker, resource), NaN if unknown. A resource counts by capacity only if that
-    of every target is known. `limit_share` is by resource. With `relieve`, the only bound is that share of the capacity
-    of the first resource, and the limits of the others.
+    `load` is by (broker, resource), and `loads` has capacities by broker of the model. A resource counts by capacity
+    only if that of every target is known. To relieve disks, the only bounds are their share and the limits of the other
+    resources.
     """
-    targets = model.target[:, None]
+    targets, capacity = model.target[:, None], loads.capacity
     known = (~np.isnan(capacity) | ~targets).all(axis=0)
     shares = np.where(targets, np.where(known, np.nan_to_num(capacity), 1.0), 0.0)
-    shares /= np.maximum(shares.sum(axis=0), np.finfo(float).tiny)
-    target = np.maximum(shares * total, SMALLEST)
-    limit = np.where(np.isnan(capacity), np.inf, capacity * limit_share / target)
-    if relieve is not None:
-        high, low = np.full_like(target, np.inf), np.full_like(target, -np.inf)
-        high[:, 0] = capacity[:, 0] * relieve / target[:, 0]
-        return Bands(target=target, low=low, high=np.where(targets, high, np.inf), limit=np.minimum(limit, high))
-    high = np.where(targets, np.minimum(1 + within, limit), np.inf)
-    low = np.where(targets, np.minimum(1 - within, high), -np.inf)
-    return Bands(target=target, low=low, high=high, limit=limit)
+    shares /= np.maximum(shares.sum(axis=0), SMALLEST)
+    target = np.maximum(shares * load.sum(axis=0), SMALLEST)
+    limit = np.where(np.isnan(capacity), np.inf, capacity * loads.limit_share / target)
+    if loads.relieve is None:
+        high = np.where(targets, np.minimum(1 + within, limit), np.inf)
+        low = np.where(targets, np.minimum(1 - within, high), -np.inf)
+        return Bands(target=target, low=low, high=high, limit=limit)
+    high, low = np.full_like(target, np.inf), np.full_like(target, -np.inf)
+    high[:, 0] = np.where(targets[:, 0], capacity[:, 0] * loads.relieve / target[:, 0], np.inf)
+    return Bands(target=target, low=low, high=high, limit=np.minimum(limit, high))

@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.placement.load_balancing.load_model import Bands, Floats, ReplicaLoads
+from planner.placement.load_balancing.load_model import Bands, ReplicaLoads
 from planner.placement.model import PlacementModel
 from planner.placement.racks import max_per_rack, racks_spanned
 from planner.placement.replica_arrays import arrivals
-from planner.placement.types import Bools, Ints
+from planner.placement.types import Bools, Floats, Ints
 
 FORCED_EXCESS: Final = 1e6
 """Weight of the load above a limit where a replica must go somewhere."""

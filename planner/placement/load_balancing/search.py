@@ -17,7 +17,7 @@ from planner.placement.forced_moves import allowed_brokers
 from planner.placement.load_balancing.load_model import TOLERANCE
 from planner.placement.load_balancing.load_state import Changes, LoadState, joined
 from planner.placement.replica_arrays import arrivals
-from planner.placement.types import NO_BROKER, Ints
+from planner.placement.types import NO_BROKER, Floats, Ints
 
 PARTNERS: Final = 24
 """Brokers considered at a time for the other side of a change, those with the most room first."""
@@ -183,7 +183,7 @@ def _apply_best(state: LoadState, changes: Changes, least: float) -> bool:
     return count > 0
 
 
-def _legal_in_order(state: LoadState, sides: Sequence[Changes], places: Ints, score: "np.ndarray") -> Iterator[int]:
+def _legal_in_order(state: LoadState, sides: Sequence[Changes], places: Ints, score: Floats) -> Iterator[int]:
     """Yield the places of legal candidates, the best score first; each side of a candidate must be legal."""
     order = places[np.argsort(score[places], kind="stable")]
     for start in range(0, len(order), CHECKED_FIRST):
@@ -241,7 +241,8 @@ def refine(state: LoadState, attempts: int) -> None:
     """
     chance = np.random.default_rng(0)
     allowed = state.may_copy
-    best, after, order = _rank(state), state.model.after.copy(), []
+    best, after = _rank(state), state.model.after.copy()
+    order: list[int] = []
     for _ in range(attempts):
         changes = state.returns()
         rows = np.unique(changes.row)

@@ -108,7 +108,7 @@ def test_brokers_inside_the_band_move_nothing(held: list[int], percent: int) -> 
 
 BANDS: Final = {
     # bytes of each replica by broker, the share, and the bytes of each broker after
-    "what exceeds 110 moves": ([[60, 50, 20, 10], [60]], 0.1, [90, 110]),
+    "what exceeds 110 moves": ([[60, 50, 20, 10], [60]], 0.1, [110, 90]),
     "one replica of 30 instead of 20 and 10, which are 30 too": ([[70, 30, 20, 10], [70]], 0.0, [100, 100]),
     "nothing exceeds 150": ([[60, 50, 20, 10], [60]], 0.5, [140, 60]),
     "the emptiest gets what it lacks from the fullest": ([[50, 50, 10], [60, 50], [80]], 0.1, [100, 110, 90]),
