@@ -3,7 +3,10 @@
 from typing import Final
 
 from jobs.runtime.command_pages import CommandLine
+from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
+from jobs.runtime.options import command
+from jobs.runtime.settings import Settings
 
 EXAMPLES: Final = """\
 Examples:
@@ -19,3 +22,16 @@ app = CommandLine(
     epilog=EXAMPLES,
     cls=HelpPage,
 )
+
+
+@app.command()
+@command
+def sample(settings: Settings) -> CommandResult:
+    """Record offsets and sizes of partitions as reported by the live brokers."""
+    from jobs.measurement.sampling import report_sample
+
+    return report_sample(settings)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,276 @@
+"""Samples of partitions: offsets and sizes, from the brokers that lead them.
+
+Each broker gets one request at a time, and brokers are asked in parallel. A broker that does not respond costs its own
+rows. Partitions that are not where the newest snapshot has them are looked up in the cluster and asked for once more.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion
+
+from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error, error_name
+from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.brokers.log_dirs import MAX_CONNECTIONS, ReportedLogDir, describe_log_dirs
+from jobs.adapters.brokers.partition_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    NO_OFFSET,
+    NOT_ANSWERED,
+    Offsets,
+    Partitions,
+    list_offsets,
+    partition_keys,
+)
+from jobs.adapters.brokers.topic_entries import Array
+from jobs.adapters.clusters.interface import Cluster
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.measurement.leaders import Leaders, current_leaders
+from schemas.enums import NO_LEADER
+from schemas.rows import Broker
+
+BROKER_SECONDS: Final = 30.0
+"""Seconds in which a broker must answer all of a sample's requests."""
+
+MAX_LOOKED_UP: Final = 1_000
+"""Topics whose leaders are looked up in the cluster during a sample; more of them take as long as a snapshot."""
+
+MOVED: Final = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
+"""Errors of a partition that another broker may lead, or that has just got a leader."""
+
+
+SAMPLE_COLUMNS: Final = pa.schema(
+    [column for column in schema_of("partition_offsets") if column.name not in {"cluster", "stored_at"}]
+)
+"""Columns of PARTITION_OFFSETS that are known before it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswer:
+    """What one broker answered for the partitions that it leads."""
+
+    rows: Array
+    """Positions of these partitions in Leaders."""
+    starts: Offsets
+    ends: Offsets
+    local_starts: Array
+    """Earliest offsets on its disk of topics with tiered storage, else NO_OFFSET."""
+    log_dirs: Sequence[ReportedLogDir]
+    """All its logs."""
+    sizes_refusal: str | None
+    """Why it did not report its log dirs."""
+
+
+def ask_leaders(
+    brokers: Sequence[Broker],
+    config: dict[str, str],
+    leaders: Leaders,
+    on_response: Callable[[BrokerAnswer], None],
+    *,
+    with_log_dirs: bool = True,
+) -> tuple[dict[int, BrokerAnswer], dict[int, str]]:
+    """Ask brokers for the partitions that they lead; return answers, and reasons for missing ones, by broker id.
+
+    The end of a log is asked for last, right after its size, which belongs to it.
+    """
+
+    def question(ask: Ask, broker: Broker) -> BrokerAnswer:
+        rows = leaders.led_by(broker.broker_id)
+        led = Partitions(leaders.partitions.topic[rows], leaders.partitions.partition[rows])
+        starts = list_offsets(ask, leaders.names, leaders.codes, led, EARLIEST)
+        local_starts = _local_starts(ask, leaders, led)
+        log_dirs, refusal = _log_dirs(ask) if with_log_dirs else ([], None)
+        ends = list_offsets(ask, leaders.names, leaders.codes, led, LATEST)
+        answer = BrokerAnswer(rows, starts, ends, local_starts, log_dirs, refusal)
+        on_response(answer)
+        return answer
+
+    bound = BROKER_SECONDS * -(-len(brokers) // MAX_CONNECTIONS)
+    return ask_brokers(brokers, config, bound, question, max_connections=MAX_CONNECTIONS)
+
+
+def _log_dirs(ask: Ask) -> tuple[Sequence[ReportedLogDir], str | None]:
+    try:
+        return describe_log_dirs(ask), None
+    except (BrokerResponseError, PermissionError) as error:  # refused; the offsets may be permitted
+        return [], describe_error(error)
+
+
+def _local_starts(ask: Ask, leaders: Leaders, led: Partitions) -> Array:
+    """Return the earliest offsets on the broker's disk of topics with tiered storage, else NO_OFFSET."""
+    found = np.full(len(led.topic), NO_OFFSET, np.int64)
+    tiered = np.flatnonzero(leaders.is_tiered[led.topic])
+    if len(tiered):
+        some = Partitions(led.topic[tiered], led.partition[tiered])
+        with suppress(IncompatibleBrokerVersion):  # before Kafka 3.4, which has no tiered storage
+            found[tiered] = list_offsets(ask, leaders.names, leaders.codes, some, EARLIEST_LOCAL).offset
+    return found
+
+
+@dataclass(slots=True)
+class PartitionSamples:
+    """Samples of the partitions in `leaders`, in their order; each array has one value for each."""
+
+    leaders: Leaders
+    error: Array = field(init=False)
+    """Error codes of the latest offset; NOT_ANSWERED if its leader was not asked or did not answer."""
+    log_start: Array = field(init=False)
+    local_start: Array = field(init=False)
+    log_end: Array = field(init=False)
+    leader_epoch: Array = field(init=False)
+    size: Array = field(init=False)
+    answered_at: Array = field(init=False)
+    others: set[bytes] = field(default_factory=set)
+    """Topics with logs of partitions that `leaders` does not have."""
+
+    def __post_init__(self) -> None:
+        count = len(self.leaders.leader)
+        self.error = np.full(count, NOT_ANSWERED, np.int16)
+        self.log_start, self.local_start, self.log_end, self.leader_epoch, self.size = (
+            np.full(count, NO_OFFSET, np.int64) for _ in range(5)
+        )
+        self.answered_at = np.zeros(count)
+
+    def add_offsets(self, answer: BrokerAnswer) -> None:
+        rows, is_known = answer.rows, answer.starts.error == NO_ERROR
+        self.error[rows], self.log_end[rows] = answer.ends.error, answer.ends.offset
+        self.leader_epoch[rows], self.answered_at[rows] = answer.ends.leader_epoch, answer.ends.answered_at
+        self.log_start[rows] = np.where(is_known, answer.starts.offset, NO_OFFSET)
+        self.local_start[rows] = answer.local_starts
+
+    def add_sizes(self, broker_id: int, log_dirs: Sequence[ReportedLogDir]) -> None:
+        """Add the sizes of a broker's logs that it leads; note topics with other logs."""
+        keys = self.leaders.partitions.keys
+        for names, counts, entries in (row.topics for row in log_dirs):
+            codes = np.array([self.leaders.codes.get(name, -1) for name in names], np.int64)
+            logs = partition_keys(np.repeat(codes, counts), entries["partition_index"])
+            rows = np.searchsorted(keys, logs)
+            is_known = np.zeros(len(logs), bool)
+            is_known[rows < len(keys)] = keys[rows[rows < len(keys)]] == logs[rows < len(keys)]
+            of_other = np.repeat(np.arange(len(names)), counts)[~is_known]
+            self.others |= {names[number] for number in np.unique(of_other).tolist()}
+            current = is_known & (entries["is_future_key"] == 0)
+            led = current & (self.leaders.leader[np.where(current, rows, 0)] == broker_id)
+            self.size[rows[led]] = entries["partition_size"][led]
+
+    @property
+    def is_sampled(self) -> Array:
+        marks: Array = self.error == NO_ERROR
+        return marks
+
+    def to_look_up(self) -> list[bytes]:
+        """Return topics whose leaders must be read from the cluster; last those whose leader did not answer."""
+        is_recreated = self.is_sampled & (self.leader_epoch < self.leaders.leader_epoch)
+        is_moved = np.isin(self.error, [*MOVED])
+        marked = (is_moved | is_recreated, self.error == NOT_ANSWERED)
+        codes = [np.unique(self.leaders.partitions.topic[marks]).tolist() for marks in marked]
+        return [*dict.fromkeys([*sorted(self.others), *(self.leaders.names[code] for some in codes for code in some)])]
+
+    def table(self, is_kept: Array) -> pa.Table:
+        """Return rows of SAMPLE_COLUMNS of the partitions that are kept."""
+        kept = np.flatnonzero(is_kept & self.is_sampled)
+        topic = pa.array(self.leaders.partitions.topic[kept])
+        names = pa.array(self.leaders.names, pa.binary()).cast(pa.string())
+        columns = {
+            "sampled_at": (self.answered_at[kept] * 1e6).astype("datetime64[us]"),
+            "topic": names.take(topic),
+            "topic_id": self.leaders.topic_ids.take(topic),
+            "partition": self.leaders.partitions.partition[kept],
+            "leader": self.leaders.leader[kept],
+            "leader_epoch": _nullable(self.leader_epoch[kept]),
+            "log_start": _nullable(self.log_start[kept]),
+            "local_start": _nullable(self.local_start[kept]),
+            "log_end": _nullable(self.log_end[kept]),
+            "bytes": _nullable(self.size[kept]),
+        }
+        arrays = [pa.array(columns[column.name]).cast(column.type) for column in SAMPLE_COLUMNS]
+        return pa.Table.from_arrays(arrays, schema=SAMPLE_COLUMNS)
+
+    def missing(self, is_counted: Array) -> Counter[str]:
+        """Count partitions without a sample by reason."""
+        rows = np.flatnonzero(is_counted & ~self.is_sampled)
+        codes, leads = self.error[rows], self.leaders.leader[rows]
+        without_leader = (codes == NOT_ANSWERED) & (leads == NO_LEADER)
+        reasons = {NOT_ANSWERED: "their leader did not respond"}
+        counted = zip(*np.unique(codes[~without_leader], return_counts=True), strict=True)
+        counts = Counter({reasons.get(int(code)) or error_name(int(code)): int(count) for code, count in counted})
+        return counts + Counter({"they have no leader": int(without_leader.sum())})
+
+
+def _nullable(numbers: Array) -> pa.Array:
+    return pa.array(numbers, mask=numbers < 0)
+
+
+class SampledPartitions(NamedTuple):
+    """Rows of SAMPLE_COLUMNS, counts of partitions without a row by reason, and log dirs."""
+
+    rows: pa.Table
+    missing: Counter[str]
+    log_dirs: Mapping[int, Sequence[ReportedLogDir]]
+    """Log dirs by broker."""
+    silent: Mapping[int, str]
+    """Reasons of brokers that did not respond."""
+    without_sizes: Mapping[int, str]
+    """Reasons of brokers that did not report their log dirs."""
+
+
+def sample_partitions(
+    cluster: Cluster,
+    brokers: Sequence[Broker],
+    config: dict[str, str],
+    leaders: Leaders,
+    on_response: Callable[[BrokerAnswer], None],
+) -> SampledPartitions:
+    """Sample all partitions; those that have moved since `leaders` were read are asked for once more."""
+    answers, silent = ask_leaders(brokers, config, leaders, on_response)
+    first = PartitionSamples(leaders)
+    for broker_id, answer in answers.items():
+        first.add_offsets(answer)
+        first.add_sizes(broker_id, answer.log_dirs)
+    looked_up = first.to_look_up()[:MAX_LOOKED_UP]
+    again = current_leaders(cluster, looked_up)
+    is_kept, is_needed = _kept_and_needed(first, again)
+    second = PartitionSamples(again.among(is_needed))
+    if is_needed.any():
+        responding = [row for row in brokers if row.broker_id in answers and len(second.leaders.led_by(row.broker_id))]
+        later, _ = ask_leaders(responding, config, second.leaders, lambda _: None, with_log_dirs=False)
+        for answer in later.values():
+            second.add_offsets(answer)
+        for broker_id in later:
+            second.add_sizes(broker_id, answers[broker_id].log_dirs)
+    codes_again = [leaders.codes[name] for name in looked_up if name in leaders.codes]
+    is_asked_once = ~np.isin(leaders.partitions.topic, codes_again)
+    every = np.ones(len(second.error), bool)
+    return SampledPartitions(
+        rows=pa.concat_tables([first.table(is_kept), second.table(every)]),
+        missing=first.missing(is_asked_once) + second.missing(every),
+        log_dirs={broker_id: answer.log_dirs for broker_id, answer in answers.items()},
+        silent=silent,
+        without_sizes={
+            broker_id: answer.sizes_refusal for broker_id, answer in answers.items() if answer.sizes_refusal is not None
+        },
+    )
+
+
+def _kept_and_needed(first: PartitionSamples, again: Leaders) -> tuple[Array, Array]:
+    """Mark the samples that are kept, and the partitions of `again` that need a sample.
+
+    The samples of a topic that was deleted and created again are dropped, because they may be of either topic.
+    """
+    before = first.leaders
+    ids, ids_again = before.topic_ids.to_pylist(), again.topic_ids.to_pylist()
+    codes = [before.codes.get(name) for name in again.names]
+    recreated = [
+        code for code, topic_id in zip(codes, ids_again, strict=True) if code is not None and ids[code] != topic_id
+    ]
+    is_kept = ~np.isin(before.partitions.topic, recreated)
+    known = before.partitions.keys[is_kept & first.is_sampled]
+    codes_before = np.array([-1 if code is None else code for code in codes], np.int64)
+    keys = partition_keys(codes_before[again.partitions.topic], again.partitions.partition)
+    return is_kept, ~np.isin(keys, known)
