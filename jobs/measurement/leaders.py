@@ -75,6 +75,18 @@ class Leaders:
             snapshot=snapshot,
         )
 
+    @property
+    def id_of_topic(self) -> dict[str, str | None]:
+        return {name.decode(): known for name, known in zip(self.names, self.topic_ids.to_pylist(), strict=True)}
+
+    def positions(self, partitions: Partitions) -> Array:
+        """Return where these partitions, in any order, are in the arrays; -1 for those that are not."""
+        keys, wanted = self.partitions.keys, partitions.keys
+        if not len(keys):
+            return np.full(len(wanted), -1)
+        rows = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[rows] == wanted, rows, -1)
+
     def led_by(self, broker_id: int) -> Array:
         """Return the positions of a broker's partitions."""
         return np.flatnonzero(self.leader == broker_id)

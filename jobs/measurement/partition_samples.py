@@ -5,17 +5,19 @@ rows. Partitions that are not where the newest snapshot has them are looked up i
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion
+from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, KafkaError
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error, error_name
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.brokers.group_offsets import GroupReading, read_groups
 from jobs.adapters.brokers.log_dirs import MAX_CONNECTIONS, ReportedLogDir, describe_log_dirs
 from jobs.adapters.brokers.partition_offsets import (
     EARLIEST,
@@ -41,6 +43,9 @@ BROKER_SECONDS: Final = 30.0
 MAX_LOOKED_UP: Final = 1_000
 """Topics whose leaders are looked up in the cluster during a sample; more of them take as long as a snapshot."""
 
+LOG_DIRS, GROUPS = "log dirs", "groups"
+"""What a broker may refuse to report while it reports offsets."""
+
 MOVED: Final = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
 """Errors of a partition that another broker may lead, or that has just got a leader."""
 
@@ -62,9 +67,16 @@ class BrokerAnswer:
     local_starts: Array
     """Earliest offsets on its disk of topics with tiered storage, else NO_OFFSET."""
     log_dirs: Sequence[ReportedLogDir]
-    """All its logs."""
-    sizes_refusal: str | None
-    """Why it did not report its log dirs."""
+    """Its log dirs with all logs; empty if it did not report them."""
+    log_dirs_at: datetime
+    groups: GroupReading
+    refusals: Mapping[str, str]
+    """Why it did not report LOG_DIRS or GROUPS."""
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of all its logs."""
+        return sum(int(row.topics.entries["partition_size"].sum()) for row in self.log_dirs)
 
 
 def ask_leaders(
@@ -73,11 +85,12 @@ def ask_leaders(
     leaders: Leaders,
     on_response: Callable[[BrokerAnswer], None],
     *,
-    with_log_dirs: bool = True,
+    again: bool = False,
 ) -> tuple[dict[int, BrokerAnswer], dict[int, str]]:
     """Ask brokers for the partitions that they lead; return answers, and reasons for missing ones, by broker id.
 
-    The end of a log is asked for last, right after its size, which belongs to it.
+    The end of a log is asked for right after its size, which belongs to it. `again` leaves out what does not depend on
+    leaders.
     """
 
     def question(ask: Ask, broker: Broker) -> BrokerAnswer:
@@ -85,9 +98,17 @@ def ask_leaders(
         led = Partitions(leaders.partitions.topic[rows], leaders.partitions.partition[rows])
         starts = list_offsets(ask, leaders.names, leaders.codes, led, EARLIEST)
         local_starts = _local_starts(ask, leaders, led)
-        log_dirs, refusal = _log_dirs(ask) if with_log_dirs else ([], None)
+        refusals: dict[str, str] = {}
+        log_dirs, groups = list[ReportedLogDir](), GroupReading()
+        if not again:
+            with _noted(LOG_DIRS, refusals, BrokerResponseError, PermissionError):
+                log_dirs = describe_log_dirs(ask)
+        log_dirs_at = datetime.now(UTC)
         ends = list_offsets(ask, leaders.names, leaders.codes, led, LATEST)
-        answer = BrokerAnswer(rows, starts, ends, local_starts, log_dirs, refusal)
+        if not again:
+            with _noted(GROUPS, refusals, KafkaError, OSError):
+                groups = read_groups(ask)
+        answer = BrokerAnswer(rows, starts, ends, local_starts, log_dirs, log_dirs_at, groups, refusals)
         on_response(answer)
         return answer
 
@@ -95,11 +116,13 @@ def ask_leaders(
     return ask_brokers(brokers, config, bound, question, max_connections=MAX_CONNECTIONS)
 
 
-def _log_dirs(ask: Ask) -> tuple[Sequence[ReportedLogDir], str | None]:
+@contextmanager
+def _noted(subject: str, refusals: dict[str, str], *errors: type[Exception]) -> Iterator[None]:
+    """Note an error after which the other answers of a broker still count."""
     try:
-        return describe_log_dirs(ask), None
-    except (BrokerResponseError, PermissionError) as error:  # refused; the offsets may be permitted
-        return [], describe_error(error)
+        yield
+    except errors as error:
+        refusals[subject] = describe_error(error)
 
 
 def _local_starts(ask: Ask, leaders: Leaders, led: Partitions) -> Array:
@@ -146,17 +169,13 @@ class PartitionSamples:
 
     def add_sizes(self, broker_id: int, log_dirs: Sequence[ReportedLogDir]) -> None:
         """Add the sizes of a broker's logs that it leads; note topics with other logs."""
-        keys = self.leaders.partitions.keys
-        for names, counts, entries in (row.topics for row in log_dirs):
-            codes = np.array([self.leaders.codes.get(name, -1) for name in names], np.int64)
-            logs = partition_keys(np.repeat(codes, counts), entries["partition_index"])
-            rows = np.searchsorted(keys, logs)
-            is_known = np.zeros(len(logs), bool)
-            is_known[rows < len(keys)] = keys[rows[rows < len(keys)]] == logs[rows < len(keys)]
-            of_other = np.repeat(np.arange(len(names)), counts)[~is_known]
-            self.others |= {names[number] for number in np.unique(of_other).tolist()}
-            current = is_known & (entries["is_future_key"] == 0)
-            led = current & (self.leaders.leader[np.where(current, rows, 0)] == broker_id)
+        for topics in (row.topics for row in log_dirs):
+            entries, topic = topics.entries, topics.topic_of_entry
+            codes = np.array([self.leaders.codes.get(name, -1) for name in topics.names], np.int64)
+            rows = self.leaders.positions(Partitions(codes[topic], entries["partition_index"]))
+            self.others |= {topics.names[number] for number in np.unique(topic[rows < 0]).tolist()}
+            current = np.flatnonzero((rows >= 0) & (entries["is_future_key"] == 0))
+            led = current[self.leaders.leader[rows[current]] == broker_id]
             self.size[rows[led]] = entries["partition_size"][led]
 
     @property
@@ -207,17 +226,18 @@ def _nullable(numbers: Array) -> pa.Array:
     return pa.array(numbers, mask=numbers < 0)
 
 
-class SampledPartitions(NamedTuple):
-    """Rows of SAMPLE_COLUMNS, counts of partitions without a row by reason, and log dirs."""
+class SampledCluster(NamedTuple):
+    """What brokers answered, once all partitions were found that can be."""
 
     rows: pa.Table
+    """Rows of SAMPLE_COLUMNS."""
     missing: Counter[str]
-    log_dirs: Mapping[int, Sequence[ReportedLogDir]]
-    """Log dirs by broker."""
+    """Partitions without a row by reason."""
+    topic_ids: Mapping[str, str | None]
+    answers: Mapping[int, BrokerAnswer]
+    """The first answer of each broker."""
     silent: Mapping[int, str]
     """Reasons of brokers that did not respond."""
-    without_sizes: Mapping[int, str]
-    """Reasons of brokers that did not report their log dirs."""
 
 
 def sample_partitions(
@@ -226,7 +246,7 @@ def sample_partitions(
     config: dict[str, str],
     leaders: Leaders,
     on_response: Callable[[BrokerAnswer], None],
-) -> SampledPartitions:
+) -> SampledCluster:
     """Sample all partitions; those that have moved since `leaders` were read are asked for once more."""
     answers, silent = ask_leaders(brokers, config, leaders, on_response)
     first = PartitionSamples(leaders)
@@ -239,7 +259,7 @@ def sample_partitions(
     second = PartitionSamples(again.among(is_needed))
     if is_needed.any():
         responding = [row for row in brokers if row.broker_id in answers and len(second.leaders.led_by(row.broker_id))]
-        later, _ = ask_leaders(responding, config, second.leaders, lambda _: None, with_log_dirs=False)
+        later, _ = ask_leaders(responding, config, second.leaders, lambda _: None, again=True)
         for answer in later.values():
             second.add_offsets(answer)
         for broker_id in later:
@@ -247,14 +267,12 @@ def sample_partitions(
     codes_again = [leaders.codes[name] for name in looked_up if name in leaders.codes]
     is_asked_once = ~np.isin(leaders.partitions.topic, codes_again)
     every = np.ones(len(second.error), bool)
-    return SampledPartitions(
+    return SampledCluster(
         rows=pa.concat_tables([first.table(is_kept), second.table(every)]),
         missing=first.missing(is_asked_once) + second.missing(every),
-        log_dirs={broker_id: answer.log_dirs for broker_id, answer in answers.items()},
+        topic_ids=leaders.id_of_topic | again.id_of_topic,
+        answers=answers,
         silent=silent,
-        without_sizes={
-            broker_id: answer.sizes_refusal for broker_id, answer in answers.items() if answer.sizes_refusal is not None
-        },
     )
 
 

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import msgspec
-import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
 from jobs.adapters.brokers.admin_client import read_properties
-from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.core.units import Part
 from jobs.measurement.leaders import read_leaders
-from jobs.measurement.partition_samples import BrokerAnswer, sample_partitions
+from jobs.measurement.partition_samples import GROUPS, LOG_DIRS, BrokerAnswer, sample_partitions
+from jobs.measurement.sample_store import group_table, store_sample
 from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress
@@ -33,6 +31,21 @@ class MissingPartitions(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class MissingGroup(Struct, frozen=True, kw_only=True):
+    """A group without a sample."""
+
+    group_id: str
+    reason: str
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """What a broker did not report beside the offsets of partitions."""
+
+    broker_id: int
+    subject: str
+    reason: str
+
+
 class StoredSample(Struct, frozen=True, kw_only=True):
     """Summary of a stored sample; fields as in the JSON."""
 
@@ -41,8 +54,12 @@ class StoredSample(Struct, frozen=True, kw_only=True):
     topics: int
     partitions: int
     missing: list[MissingPartitions]
+    groups: int
+    group_offsets: int
+    """Positions of groups in partitions."""
+    missing_groups: list[MissingGroup]
     silent: list[SilentBroker]
-    without_sizes: list[SilentBroker]
+    refusals: list[Refusal]
 
     @property
     def json(self) -> Result:
@@ -75,32 +92,33 @@ def take_sample(settings: Settings) -> StoredSample:
 
         with progress("asking brokers for offsets and sizes", detail):
             sampled = sample_partitions(cluster, brokers, config, leaders, count)
-    if not sampled.log_dirs:
+    if not sampled.answers:
         raise UnreadableError(no_response_message(sampled.silent, settings.address_option, "its offsets"))
+    readings = [answer.groups for answer in sampled.answers.values()]
+    groups = group_table([group for reading in readings for group in reading.groups], sampled.topic_ids)
     stored_at = datetime.now(UTC)
     with progress("writing the sample"):
-        warehouse.ensure_tables()
-        warehouse.append_all("partition_offsets", _complete(sampled.rows, warehouse, stored_at))
+        store_sample(warehouse, sampled, groups, stored_at)
     return StoredSample(
         stored_at=stored_at,
-        brokers=len(sampled.log_dirs),
+        brokers=len(sampled.answers),
         topics=pc.count_distinct(sampled.rows["topic"]).as_py(),
         partitions=sampled.rows.num_rows,
+        groups=pc.count_distinct(groups["group_id"]).as_py(),
+        group_offsets=groups.num_rows,
         missing=[MissingPartitions(partitions=count, reason=reason) for reason, count in sampled.missing.items()],
         silent=[SilentBroker(broker_id=broker, reason=reason) for broker, reason in sampled.silent.items()],
-        without_sizes=[
-            SilentBroker(broker_id=broker, reason=reason) for broker, reason in sampled.without_sizes.items()
+        refusals=[
+            Refusal(broker_id=broker, subject=subject, reason=reason)
+            for broker, answer in sampled.answers.items()
+            for subject, reason in answer.refusals.items()
+        ],
+        missing_groups=[
+            MissingGroup(group_id=group, reason=reason)
+            for reading in readings
+            for group, reason in reading.refused.items()
         ],
     )
-
-
-def _complete(rows: pa.Table, warehouse: Warehouse, stored_at: datetime) -> pa.Table:
-    """Add the cluster and the time at which a whole sample is stored."""
-    schema = schema_of("partition_offsets")
-    for name, value in (("cluster", warehouse.cluster), ("stored_at", stored_at)):
-        column = schema.field(name)
-        rows = rows.append_column(column, pa.repeat(pa.scalar(value, column.type), rows.num_rows))
-    return rows.select(schema.names)
 
 
 def report_sample(settings: Settings) -> CommandResult:
@@ -110,7 +128,7 @@ def report_sample(settings: Settings) -> CommandResult:
         log(f"surveyor: {warning}", logging.WARNING)
     counts = (
         f"{pluralise(stored.partitions, 'partition')} of {pluralise(stored.topics, 'topic')} on "
-        f"{pluralise(stored.brokers, 'broker')}"
+        f"{pluralise(stored.brokers, 'broker')}, {pluralise(stored.groups, 'group')}"
     )
     steps = [suggestion(settings, "sum up the samples by hours", "load", "rollup")]
     return CommandResult(stored.json, f"sample of {settings.cluster}: {counts}", steps=steps)
@@ -121,11 +139,14 @@ def _warnings(stored: StoredSample) -> Iterator[str]:
         lines = by_reason({row.broker_id: row.reason for row in stored.silent})
         brokers = pluralise(len(stored.silent), "broker")
         yield f"{brokers} did not respond, the sample lacks the partitions that they lead:\n  {listed(lines)}"
-    if stored.without_sizes:
-        lines = by_reason({row.broker_id: row.reason for row in stored.without_sizes})
-        brokers = pluralise(len(stored.without_sizes), "broker")
-        yield f"{brokers} did not report log dirs, so sizes are unknown:\n  {listed(lines)}"
+    for subject in (LOG_DIRS, GROUPS):
+        reasons = {row.broker_id: row.reason for row in stored.refusals if row.subject == subject}
+        if reasons:
+            yield f"{pluralise(len(reasons), 'broker')} did not report {subject}:\n  {listed(by_reason(reasons))}"
     if stored.missing:
         lines = [f"{pluralise(row.partitions, 'partition')}: {row.reason}" for row in stored.missing]
         partitions = pluralise(sum(row.partitions for row in stored.missing), "partition")
         yield f"the sample lacks {partitions}:\n  {listed(lines)}"
+    if stored.missing_groups:
+        lines = [f"group {row.group_id}: {row.reason}" for row in stored.missing_groups]
+        yield f"the sample lacks {pluralise(len(lines), 'group')}:\n  {listed(lines)}"

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from kafka.errors import for_code
@@ -22,13 +21,13 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from jobs.adapters.brokers.admin_client import NO_ERROR, error_name, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.topic_entries import (
-    Array,
     Fields,
     OtherFormError,
     ResponseReader,
     TopicEntries,
     UndecodedResponse,
     UndecodedResponseHeader,
+    as_native,
 )
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.core.arrow_rows import values_of
@@ -220,24 +219,19 @@ def dir_rows(broker_id: int, log_dirs: Sequence[ReportedLogDir], now: datetime) 
 
 
 def _logs(broker_id: int, log_dir: ReportedLogDir, now: datetime) -> pa.Table:
-    names, counts, entries = log_dir.topics
-    topics = pa.array(names, pa.binary()).cast(pa.string()).take(pa.array(np.repeat(np.arange(len(names)), counts)))
+    names, _, entries = log_dir.topics
+    topics = pa.array(names, pa.binary()).cast(pa.string()).take(pa.array(log_dir.topics.topic_of_entry))
     columns = {
         "broker_id": pa.repeat(broker_id, len(entries)),
         "topic": topics,
-        "partition": _native(entries["partition_index"]),
+        "partition": as_native(entries["partition_index"]),
         "log_dir": pa.repeat(log_dir.log_dir, len(entries)),
-        "bytes": _native(entries["partition_size"]),
-        "offset_lag": _native(entries["offset_lag"]),
+        "bytes": as_native(entries["partition_size"]),
+        "offset_lag": as_native(entries["offset_lag"]),
         "is_future": entries["is_future_key"].astype(bool),
         "taken_at": pa.repeat(pa.scalar(now, LOG_COLUMNS.field("taken_at").type), len(entries)),
     }
     return pa.table(columns).cast(LOG_COLUMNS)
-
-
-def _native(values: Array) -> Array:
-    """Return numbers in the byte order of this machine, as Arrow takes them."""
-    return values.astype(values.dtype.newbyteorder("="))
 
 
 def _known(count: int) -> int | None:

@@ -128,8 +128,10 @@ def list_offsets(
         )
         answers.answered_at[part] = time.time()
         topics = decode_topics(response, _ANSWERED)
-        of_entry = np.repeat(np.array([codes.get(name, -1) for name in topics.names], np.int64), topics.counts)
-        rows = np.searchsorted(keys, partition_keys(of_entry, topics.entries["partition_index"]))
+        codes_of_topics = np.array([codes.get(name, -1) for name in topics.names], np.int64)
+        rows = np.searchsorted(
+            keys, partition_keys(codes_of_topics[topics.topic_of_entry], topics.entries["partition_index"])
+        )
         answers.error[rows] = topics.entries["error_code"]
         answers.offset[rows] = topics.entries["offset"]
         answers.leader_epoch[rows] = topics.entries["leader_epoch"]

@@ -27,6 +27,11 @@ _MORE: Final = 0x80
 """The bit of a varint's byte that another byte follows; the others are digits."""
 
 
+def as_native(values: Array) -> Array:
+    """Return numbers in the byte order of this machine, as Arrow takes them."""
+    return values.astype(values.dtype.newbyteorder("="))
+
+
 class OtherFormError(ValueError):
     """A response has an entry of another width, for example with tagged fields."""
 
@@ -38,6 +43,11 @@ class TopicEntries(NamedTuple):
     counts: Array
     entries: Array
     """A structured array."""
+
+    @property
+    def topic_of_entry(self) -> Array:
+        """The position in `names` of each entry's topic."""
+        return np.repeat(np.arange(len(self.names)), self.counts)
 
     @classmethod
     def of_objects(cls, topics: Sequence[Any], fields: Fields) -> "TopicEntries":
@@ -123,7 +133,15 @@ class ResponseReader:
         Each entry ends with the number of its tagged fields. If all of these are 0, each entry has the width that the
         next one was found by.
         """
-        kind = _entry_type(fields)
+        try:
+            topics = self._topics(_entry_type(fields))
+        except (IndexError, ValueError):  # lengths were read where there are none
+            raise OtherFormError from None
+        if topics.entries[_TAGS].any():
+            raise OtherFormError
+        return topics
+
+    def _topics(self, kind: np.dtype[Any]) -> TopicEntries:
         names, counts, parts = list[bytes](), list[int](), list[bytes]()
         topic_count = self.length()
         data, at = self._data, self._at
@@ -139,10 +157,7 @@ class ResponseReader:
                 raise OtherFormError
             at = end + 1
         self._at = at
-        entries = np.frombuffer(b"".join(parts), kind)
-        if entries[_TAGS].any():
-            raise OtherFormError
-        return TopicEntries(names, np.array(counts, np.int64), entries)
+        return TopicEntries(names, np.array(counts, np.int64), np.frombuffer(b"".join(parts), kind))
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:
