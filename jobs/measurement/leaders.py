@@ -6,6 +6,7 @@ are looked up there.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -31,7 +32,7 @@ _TOPIC_COLUMNS: Final = ("topic", "topic_id", "config")
 _ANY_EPOCH: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots, as cached_property needs a __dict__
 class Leaders:
     """Partitions with their leaders, NO_LEADER if there is none, sorted by topic and partition."""
 
@@ -75,17 +76,21 @@ class Leaders:
             snapshot=snapshot,
         )
 
+    @cached_property
+    def keys(self) -> Array:
+        return self.partitions.keys
+
     @property
-    def id_of_topic(self) -> dict[str, str | None]:
-        return {name.decode(): known for name, known in zip(self.names, self.topic_ids.to_pylist(), strict=True)}
+    def id_of_topic(self) -> dict[bytes, str | None]:
+        return dict(zip(self.names, self.topic_ids.to_pylist(), strict=True))
 
     def positions(self, partitions: Partitions) -> Array:
         """Return where these partitions, in any order, are in the arrays; -1 for those that are not."""
-        keys, wanted = self.partitions.keys, partitions.keys
-        if not len(keys):
+        wanted = partitions.keys
+        if not len(self.keys):
             return np.full(len(wanted), -1)
-        rows = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[rows] == wanted, rows, -1)
+        rows = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[rows] == wanted, rows, -1)
 
     def led_by(self, broker_id: int) -> Array:
         """Return the positions of a broker's partitions."""

@@ -28,7 +28,6 @@ from jobs.adapters.brokers.partition_offsets import (
     Offsets,
     Partitions,
     list_offsets,
-    partition_keys,
 )
 from jobs.adapters.brokers.topic_entries import Array
 from jobs.adapters.clusters.interface import Cluster
@@ -89,14 +88,13 @@ def ask_leaders(
 ) -> tuple[dict[int, BrokerAnswer], dict[int, str]]:
     """Ask brokers for the partitions that they lead; return answers, and reasons for missing ones, by broker id.
 
-    The end of a log is asked for right after its size, which belongs to it. `again` leaves out what does not depend on
-    leaders.
+    The size of a log belongs to its end, and both are asked for one soon after the other. `again` leaves out what does
+    not depend on leaders.
     """
 
     def question(ask: Ask, broker: Broker) -> BrokerAnswer:
         rows = leaders.led_by(broker.broker_id)
         led = Partitions(leaders.partitions.topic[rows], leaders.partitions.partition[rows])
-        starts = list_offsets(ask, leaders.names, leaders.codes, led, EARLIEST)
         local_starts = _local_starts(ask, leaders, led)
         refusals: dict[str, str] = {}
         log_dirs, groups = list[ReportedLogDir](), GroupReading()
@@ -104,7 +102,7 @@ def ask_leaders(
             with _noted(LOG_DIRS, refusals, BrokerResponseError, PermissionError):
                 log_dirs = describe_log_dirs(ask)
         log_dirs_at = datetime.now(UTC)
-        ends = list_offsets(ask, leaders.names, leaders.codes, led, LATEST)
+        starts, ends = list_offsets(ask, leaders.names, leaders.codes, led, (EARLIEST, LATEST))
         if not again:
             with _noted(GROUPS, refusals, KafkaError, OSError):
                 groups = read_groups(ask)
@@ -132,7 +130,8 @@ def _local_starts(ask: Ask, leaders: Leaders, led: Partitions) -> Array:
     if len(tiered):
         some = Partitions(led.topic[tiered], led.partition[tiered])
         with suppress(IncompatibleBrokerVersion):  # before Kafka 3.4, which has no tiered storage
-            found[tiered] = list_offsets(ask, leaders.names, leaders.codes, some, EARLIEST_LOCAL).offset
+            (answer,) = list_offsets(ask, leaders.names, leaders.codes, some, (EARLIEST_LOCAL,))
+            found[tiered] = answer.offset
     return found
 
 
@@ -177,6 +176,12 @@ class PartitionSamples:
             current = np.flatnonzero((rows >= 0) & (entries["is_future_key"] == 0))
             led = current[self.leaders.leader[rows[current]] == broker_id]
             self.size[rows[led]] = entries["partition_size"][led]
+
+    def is_of(self, codes: Sequence[int]) -> Array:
+        """Mark the partitions of topics with these codes."""
+        of_code = np.zeros(len(self.leaders.names), bool)
+        of_code[codes] = True
+        return of_code[self.leaders.partitions.topic]
 
     @property
     def is_sampled(self) -> Array:
@@ -233,7 +238,7 @@ class SampledCluster(NamedTuple):
     """Rows of SAMPLE_COLUMNS."""
     missing: Counter[str]
     """Partitions without a row by reason."""
-    topic_ids: Mapping[str, str | None]
+    topic_ids: Mapping[bytes, str | None]
     answers: Mapping[int, BrokerAnswer]
     """The first answer of each broker."""
     silent: Mapping[int, str]
@@ -260,16 +265,14 @@ def sample_partitions(
     if is_needed.any():
         responding = [row for row in brokers if row.broker_id in answers and len(second.leaders.led_by(row.broker_id))]
         later, _ = ask_leaders(responding, config, second.leaders, lambda _: None, again=True)
-        for answer in later.values():
+        for broker_id, answer in later.items():
             second.add_offsets(answer)
-        for broker_id in later:
             second.add_sizes(broker_id, answers[broker_id].log_dirs)
-    codes_again = [leaders.codes[name] for name in looked_up if name in leaders.codes]
-    is_asked_once = ~np.isin(leaders.partitions.topic, codes_again)
+    asked_again = [leaders.codes[name] for name in looked_up if name in leaders.codes]
     every = np.ones(len(second.error), bool)
     return SampledCluster(
         rows=pa.concat_tables([first.table(is_kept), second.table(every)]),
-        missing=first.missing(is_asked_once) + second.missing(every),
+        missing=first.missing(~first.is_of(asked_again)) + second.missing(every),
         topic_ids=leaders.id_of_topic | again.id_of_topic,
         answers=answers,
         silent=silent,
@@ -287,8 +290,8 @@ def _kept_and_needed(first: PartitionSamples, again: Leaders) -> tuple[Array, Ar
     recreated = [
         code for code, topic_id in zip(codes, ids_again, strict=True) if code is not None and ids[code] != topic_id
     ]
-    is_kept = ~np.isin(before.partitions.topic, recreated)
-    known = before.partitions.keys[is_kept & first.is_sampled]
+    is_kept = ~first.is_of(recreated)
     codes_before = np.array([-1 if code is None else code for code in codes], np.int64)
-    keys = partition_keys(codes_before[again.partitions.topic], again.partitions.partition)
-    return is_kept, ~np.isin(keys, known)
+    rows = before.positions(Partitions(codes_before[again.partitions.topic], again.partitions.partition))
+    is_sampled = np.append(is_kept & first.is_sampled, False)
+    return is_kept, ~is_sampled[rows]

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from jobs.adapters.brokers.admin_client import NO_ERROR
-from jobs.adapters.brokers.group_offsets import GroupPositions
+from jobs.adapters.brokers.group_offsets import NO_POSITION, GroupPositions
 from jobs.adapters.brokers.log_dirs import dir_rows
-from jobs.adapters.brokers.topic_entries import as_native
+from jobs.adapters.brokers.topic_entries import Array, as_native
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
@@ -60,31 +61,48 @@ def _complete(table: str, rows: pa.Table, cluster: str, stored_at: datetime) -> 
     return rows.select(schema.names)
 
 
-def group_table(groups: Sequence[GroupPositions], topic_ids: Mapping[str, str | None]) -> pa.Table:
+def group_table(groups: Sequence[GroupPositions], topic_ids: Mapping[bytes, str | None]) -> pa.Table:
     """Return rows of GROUP_COLUMNS; partitions in which a group has no position are left out."""
-    return pa.concat_tables([GROUP_COLUMNS.empty_table(), *(_rows(group, topic_ids) for group in groups)])
-
-
-def _rows(group: GroupPositions, topic_ids: Mapping[str, str | None]) -> pa.Table:
-    entries = group.topics.entries
-    is_known = (entries["error_code"] == NO_ERROR) & (entries["committed_offset"] >= 0)
-    names = [name.decode() for name in group.topics.names]
-    topic = pa.array(group.topics.topic_of_entry[is_known])
-    topics, partitions = pa.array(names, pa.string()).take(topic), as_native(entries["partition_index"][is_known])
-    racks = None
-    if group.racks:
-        racks = [group.racks.get(key) for key in zip(topics.to_pylist(), partitions.tolist(), strict=True)]
+    codes: dict[bytes, int] = {}
+    topics = [np.array([codes.setdefault(name, len(codes)) for name in row.topics.names], int) for row in groups]
+    topic = _joined(of_group[row.topics.topic_of_entry] for of_group, row in zip(topics, groups, strict=True))
+    error, partition, committed = (
+        _joined(row.topics.entries[name] for row in groups)
+        for name in ("error_code", "partition_index", "committed_offset")
+    )
+    group = np.repeat(np.arange(len(groups)), [len(row.topics.entries) for row in groups])
+    known = pa.array(np.flatnonzero((error == NO_ERROR) & (committed > NO_POSITION)))
+    names = pa.array(codes, pa.binary()).cast(pa.string())
     columns = {
-        "sampled_at": pa.repeat(group.answered_at, len(topic)),
-        "group_id": pa.repeat(group.group_id, len(topic)),
-        "group_type": pa.repeat(group.group_type, len(topic)),
-        "topic": topics,
-        "topic_id": pa.array([topic_ids.get(name) for name in names], pa.string()).take(topic),
-        "partition": partitions,
-        "committed": as_native(entries["committed_offset"][is_known]),
-        "member_rack": pa.array(racks or [None] * len(topic), pa.string()),
+        **{name: pa.array([getattr(row, name) for row in groups]).take(group) for name in _OF_GROUP},
+        "topic": names.take(topic),
+        "topic_id": pa.array([topic_ids.get(name) for name in codes], pa.string()).take(topic),
+        "partition": as_native(partition),
+        "committed": as_native(committed),
+        "member_rack": pa.concat_arrays([pa.array([], pa.string()), *map(_racks, groups)]),
     }
-    return pa.table(columns).select(GROUP_COLUMNS.names).cast(GROUP_COLUMNS)
+    return (
+        pa.table([columns[column.name] for column in GROUP_COLUMNS], GROUP_COLUMNS.names)
+        .take(known)
+        .cast(GROUP_COLUMNS)
+    )
+
+
+_OF_GROUP: Final = ("sampled_at", "group_id", "group_type")
+"""Columns with one value for each group."""
+
+
+def _joined(arrays: Iterable[Array]) -> Array:
+    return np.concatenate([np.empty(0, int), *arrays])
+
+
+def _racks(group: GroupPositions) -> pa.Array:
+    """Return the rack for each entry of a group."""
+    entries, names = group.topics.entries, [name.decode() for name in group.topics.names]
+    if not group.racks:
+        return pa.nulls(len(entries), pa.string())
+    keys = zip(group.topics.topic_of_entry.tolist(), entries["partition_index"].tolist(), strict=True)
+    return pa.array([group.racks.get((names[topic], partition)) for topic, partition in keys], pa.string())
 
 
 def disk_metrics(broker_id: int, log_dirs: Sequence[LogDir], log_bytes: int) -> Iterator[BrokerMetric]:

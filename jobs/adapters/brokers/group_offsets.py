@@ -52,7 +52,7 @@ NO_POSITION: Final = -1
 POSITION: Final[Fields] = (("partition_index", ">i4"), ("committed_offset", ">i8"))
 """Fields of a group's position in a partition."""
 
-_COMMITTED: Final[Fields] = (
+COMMITTED: Final[Fields] = (
     *POSITION,
     ("committed_leader_epoch", ">i4"),
     ("metadata_length", "u1"),
@@ -75,7 +75,7 @@ class GroupPositions(NamedTuple):
 
     group_id: str
     group_type: str
-    answered_at: datetime
+    sampled_at: datetime
     topics: TopicEntries
     """Entries with POSITION and an error code; NO_POSITION where nothing was committed."""
     racks: Mapping[Key, str]
@@ -114,10 +114,8 @@ def read_groups(ask: Ask) -> GroupReading:
         positions = _share_positions if types[group_id] == SHARE else _committed_positions
         error, topics = positions(ask, group_id)
         if error == NO_ERROR:
-            answered_at = datetime.now(UTC)
-            reading.groups.append(
-                GroupPositions(group_id, types[group_id], answered_at, topics, racks.get(group_id, {}))
-            )
+            of_group = group_id, types[group_id], datetime.now(UTC), topics, racks.get(group_id, {})
+            reading.groups.append(GroupPositions(*of_group))
         elif error != GROUP_ID_NOT_FOUND:
             reading.refused[group_id] = error_name(error)
     return reading
@@ -188,7 +186,7 @@ def decode_committed(response: UndecodedResponse) -> tuple[int, TopicEntries]:
         reader = ResponseReader(response.data)
         reader.number(4)  # the throttle time
         with suppress(OtherFormError):
-            topics = reader.topics(_COMMITTED)
+            topics = reader.topics(COMMITTED)
             if (topics.entries["metadata_length"] <= _MAX_EMPTY).all():
                 return reader.number(2), topics
     decoded = response.decode()

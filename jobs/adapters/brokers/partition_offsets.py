@@ -17,6 +17,8 @@ from jobs.adapters.brokers.topic_entries import (
     Array,
     Fields,
     TopicEntries,
+    TopicLayout,
+    UndecodedResponse,
     UndecodedResponseHeader,
     decode_topics,
 )
@@ -46,8 +48,8 @@ _MAX_VERSION: Final = 8
 _LOCAL_SINCE: Final = 8
 """The version of ListOffsets that knows EARLIEST_LOCAL."""
 
-_REQUESTED: Final[Fields] = (("partition_index", ">i4"), ("current_leader_epoch", ">i4"), ("timestamp", ">i8"))
-_ANSWERED: Final[Fields] = (
+REQUESTED: Final[Fields] = (("partition_index", ">i4"), ("current_leader_epoch", ">i4"), ("timestamp", ">i8"))
+ANSWERED: Final[Fields] = (
     ("partition_index", ">i4"),
     ("error_code", ">i2"),
     ("timestamp", ">i8"),
@@ -55,6 +57,9 @@ _ANSWERED: Final[Fields] = (
     ("leader_epoch", ">i4"),
 )
 _ANY_EPOCH: Final = -1
+
+_AFTER_THROTTLE_TIME: Final = 4
+"""Offset of the list of topics in a response."""
 
 
 class Partitions(NamedTuple):
@@ -83,65 +88,87 @@ class Offsets(NamedTuple):
     answered_at: Array
     """Seconds since 1970."""
 
+    @classmethod
+    def none(cls, count: int) -> "Offsets":
+        """Return arrays without an answer yet."""
+        offset, epoch = np.full(count, NO_OFFSET, np.int64), np.full(count, _ANY_EPOCH, np.int32)
+        return cls(np.full(count, NOT_ANSWERED, np.int16), offset, epoch, np.zeros(count))
+
 
 class _Request(ListOffsetsRequest, init=False):  # type: ignore[call-arg, misc] # kafka-python is untyped
-    """ListOffsets whose `topics` are TopicEntries."""
+    """ListOffsets with `topics` that are encoded already, and with TopicEntries for older versions."""
 
     header_class = UndecodedResponseHeader
     topics: Any
 
     def encode(self, *args: Any, **settings: Any) -> bytes:  # noqa: ANN401 - as kafka-python has it
+        layout, entries = self.topics
         if not self.flexible_version_q(self.API_VERSION):
-            self.topics = self.topics.objects()
+            self.topics = entries.objects
             encoded: bytes = super().encode(*args, **settings)
             return encoded
-        body = struct.pack(">ib", self.replica_id, self.isolation_level) + self.topics.encode(_REQUESTED) + b"\0"
+        body = struct.pack(">ib", self.replica_id, self.isolation_level) + layout.encode(entries.entries) + b"\0"
         framed: bytes = self.encode_header(flexible=True) + body
         return struct.pack(">i", len(framed)) + framed
 
 
 def list_offsets(
-    ask: Ask, names: Sequence[bytes], codes: Mapping[bytes, int], partitions: Partitions, timestamp: int
-) -> Offsets:
-    """Ask a broker for offsets of partitions that it leads, in several requests; a missing answer is NOT_ANSWERED.
+    ask: Ask, names: Sequence[bytes], codes: Mapping[bytes, int], partitions: Partitions, timestamps: Sequence[int]
+) -> list[Offsets]:
+    """Ask a broker for offsets of partitions that it leads, for each timestamp; a missing answer is NOT_ANSWERED.
 
-    `names` are the names of topics by their code, and `codes` the reverse.
+    `names` are the names of topics by their code, and `codes` the reverse. There are several requests if there are many
+    partitions, and those about the same partitions follow each other.
     """
-    answers = Offsets(
-        error=np.full(len(partitions.topic), NOT_ANSWERED, np.int16),
-        offset=np.full(len(partitions.topic), NO_OFFSET, np.int64),
-        leader_epoch=np.full(len(partitions.topic), _ANY_EPOCH, np.int32),
-        answered_at=np.zeros(len(partitions.topic)),
-    )
-    keys = partitions.keys
-    for start in range(0, len(keys), MAX_PARTITIONS):
+    answers = [Offsets.none(len(partitions.topic)) for _ in timestamps]
+    for start in range(0, len(partitions.topic), MAX_PARTITIONS):
         part = slice(start, start + MAX_PARTITIONS)
-        requested = _requested(names, Partitions(partitions.topic[part], partitions.partition[part]), timestamp)
-        response = ask(
-            _Request(
-                replica_id=CONSUMER,
-                isolation_level=READ_UNCOMMITTED,
-                topics=requested,
-                min_version=_LOCAL_SINCE if timestamp == EARLIEST_LOCAL else 0,
-                max_version=_MAX_VERSION,
-            )
-        )
-        answers.answered_at[part] = time.time()
-        topics = decode_topics(response, _ANSWERED)
-        codes_of_topics = np.array([codes.get(name, -1) for name in topics.names], np.int64)
-        rows = np.searchsorted(
-            keys, partition_keys(codes_of_topics[topics.topic_of_entry], topics.entries["partition_index"])
-        )
-        answers.error[rows] = topics.entries["error_code"]
-        answers.offset[rows] = topics.entries["offset"]
-        answers.leader_epoch[rows] = topics.entries["leader_epoch"]
+        asked = _Asked(names, codes, Partitions(partitions.topic[part], partitions.partition[part]))
+        for timestamp, answer in zip(timestamps, answers, strict=True):
+            response = ask(asked.request(timestamp))
+            answer.answered_at[part] = time.time()
+            rows, entries = asked.answers(response)
+            answer.error[part][rows] = entries["error_code"]
+            answer.offset[part][rows] = entries["offset"]
+            answer.leader_epoch[part][rows] = entries["leader_epoch"]
     return answers
 
 
-def _requested(names: Sequence[bytes], partitions: Partitions, timestamp: int) -> TopicEntries:
-    entries = np.empty(len(partitions.topic), np.dtype([*_REQUESTED]))
-    entries["partition_index"] = partitions.partition
-    entries["current_leader_epoch"] = _ANY_EPOCH
-    entries["timestamp"] = timestamp
-    topics, counts = np.unique(partitions.topic, return_counts=True)
-    return TopicEntries([names[code] for code in topics.tolist()], counts, entries)
+class _Asked:
+    """The partitions of one request, and of its repetition for another timestamp."""
+
+    def __init__(self, names: Sequence[bytes], codes: Mapping[bytes, int], partitions: Partitions) -> None:
+        topics, counts = np.unique(partitions.topic, return_counts=True)
+        self._names = [names[code] for code in topics.tolist()]
+        self._counts, self._codes, self._partitions = counts, codes, partitions
+        self._layout, self._expected = (TopicLayout(self._names, counts, fields) for fields in (REQUESTED, ANSWERED))
+
+    def request(self, timestamp: int) -> _Request:
+        entries = np.empty(len(self._partitions.partition), np.dtype([*REQUESTED]))
+        entries["partition_index"] = self._partitions.partition
+        entries["current_leader_epoch"] = _ANY_EPOCH
+        entries["timestamp"] = timestamp
+        return _Request(
+            replica_id=CONSUMER,
+            isolation_level=READ_UNCOMMITTED,
+            topics=(self._layout, TopicEntries(self._names, self._counts, entries)),
+            min_version=_LOCAL_SINCE if timestamp == EARLIEST_LOCAL else 0,
+            max_version=_MAX_VERSION,
+        )
+
+    def answers(self, response: UndecodedResponse) -> tuple[Array | slice, Array]:
+        """Return the positions of partitions, and their entries.
+
+        Brokers before Kafka 4.0 answer in the order of the request, later ones in that of their hash tables.
+        """
+        if response.is_flexible:
+            entries = self._expected.decode(response.data, _AFTER_THROTTLE_TIME)
+            if entries is not None and np.array_equal(entries["partition_index"], self._partitions.partition):
+                return slice(None), entries
+        topics = decode_topics(response, ANSWERED)
+        codes = np.array([self._codes.get(name, -1) for name in topics.names], np.int64)
+        keys = partition_keys(codes[topics.topic_of_entry], topics.entries["partition_index"])
+        rows = np.searchsorted(self._partitions.keys, keys)
+        if not np.array_equal(self._partitions.keys.take(rows, mode="clip"), keys):
+            raise ValueError("it answered for other partitions than it was asked for")
+        return rows, topics.entries

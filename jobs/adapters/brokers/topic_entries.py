@@ -56,8 +56,9 @@ class TopicEntries(NamedTuple):
         counts = np.array([len(topic.partitions) for topic in topics], np.int64)
         return cls([topic.name.encode() for topic in topics], counts, np.array(rows, np.dtype([*fields])))
 
+    @property
     def objects(self) -> list[tuple[str, list[tuple[Any, ...]]]]:
-        """Return the topics as kafka-python takes them."""
+        """The topics as kafka-python takes them."""
         rows = self.entries.tolist()
         ends = np.cumsum(self.counts).tolist()
         return [
@@ -65,19 +66,39 @@ class TopicEntries(NamedTuple):
             for name, count, end in zip(self.names, self.counts.tolist(), ends, strict=True)
         ]
 
-    def encode(self, fields: Fields) -> bytes:
-        """Encode the list of topics in the form of flexible versions."""
-        entries = np.zeros(len(self.entries), _entry_type(fields))
-        for field, _ in fields:
-            entries[field] = self.entries[field]
-        data = entries.tobytes()
-        parts = [_length(len(self.names))]
-        start = 0
-        for name, count in zip(self.names, self.counts.tolist(), strict=True):
-            end = start + count * entries.itemsize
-            parts += (_length(len(name)), name, _length(count), data[start:end], b"\0")
-            start = end
-        return b"".join(parts)
+
+class TopicLayout:
+    """The form of an encoded list of topics in flexible versions: where entries are, and the bytes between them."""
+
+    def __init__(self, names: Sequence[bytes], counts: Array, fields: Fields) -> None:
+        self._kind = _entry_type(fields)
+        between = [_length(len(names))]
+        for name, count in zip(names, counts.tolist(), strict=True):
+            between[-1] += _length(len(name)) + name + _length(count)
+            between.append(b"\0")  # the topic has no tagged fields
+        sizes = np.empty(2 * len(between) - 1, np.int64)
+        sizes[::2] = np.fromiter(map(len, between), np.int64, len(between))
+        sizes[1::2] = counts * self._kind.itemsize
+        self._is_entry = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
+        self._between = np.frombuffer(b"".join(between), np.uint8)
+
+    def encode(self, entries: Array) -> bytes:
+        """Encode the list with these entries, in the order of the topics."""
+        filled = np.zeros(len(entries), self._kind)
+        for name in entries.dtype.names or ():
+            filled[name] = entries[name]
+        data = np.empty(len(self._is_entry), np.uint8)
+        data[~self._is_entry] = self._between
+        data[self._is_entry] = filled.view(np.uint8)
+        return data.tobytes()
+
+    def decode(self, data: bytes, at: int) -> Array | None:
+        """Decode the entries of a list at an offset; return None if it has another form."""
+        part = np.frombuffer(data, np.uint8)[at : at + len(self._is_entry)]
+        if len(part) < len(self._is_entry) or not np.array_equal(part[~self._is_entry], self._between):
+            return None
+        entries = part[self._is_entry].view(self._kind)
+        return None if entries[_TAGS].any() else entries
 
 
 def _entry_type(fields: Fields) -> np.dtype[Any]:
@@ -143,14 +164,18 @@ class ResponseReader:
 
     def _topics(self, kind: np.dtype[Any]) -> TopicEntries:
         names, counts, parts = list[bytes](), list[int](), list[bytes]()
-        topic_count = self.length()
+        width, more, topic_count = kind.itemsize, _MORE, self.length()
         data, at = self._data, self._at
-        for _ in range(topic_count):
-            size, at = (data[at], at + 1) if data[at] < _MORE else _uvarint(data, at)
+        for _ in range(topic_count):  # a hundred thousand times: most lengths take one byte
+            size, at = data[at], at + 1
+            if size >= more:
+                size, at = _uvarint(data, at - 1)
             end = at + size - 1
             names.append(data[at:end])
-            count, at = (data[end], end + 1) if data[end] < _MORE else _uvarint(data, end)
-            end = at + (count - 1) * kind.itemsize
+            count, at = data[end], end + 1
+            if count >= more:
+                count, at = _uvarint(data, end)
+            end = at + (count - 1) * width
             counts.append(count - 1)
             parts.append(data[at:end])
             if data[end]:

@@ -81,7 +81,7 @@ def test_offsets(version: int, topics: Topics, is_reversed: bool) -> None:  # no
     encoded = [name.encode() for name in names]
     led = Partitions(np.array([names.index(name) for name, _ in keys], int), np.array([n for _, n in keys], int))
     codes = {name: code for code, name in enumerate(encoded)}
-    answered = list_offsets(_ask(respond, ListOffsetsResponse, version), encoded, codes, led, LATEST)
+    (answered,) = list_offsets(_ask(respond, ListOffsetsResponse, version), encoded, codes, led, (LATEST,))
 
     assert _rows(answered) == [topics[name][number] for name, number in keys]
 
@@ -97,7 +97,7 @@ def test_partitions_without_an_answer() -> None:
         row = _Partition(partition_index=1, error_code=0, timestamp=-1, offset=5, leader_epoch=2)
         return ListOffsetsResponse(throttle_time_ms=0, topics=[_Topic(name="t", partitions=[row])])
 
-    answered = list_offsets(_ask(respond, ListOffsetsResponse, 8), [b"t"], {b"t": 0}, led, LATEST)
+    (answered,) = list_offsets(_ask(respond, ListOffsetsResponse, 8), [b"t"], {b"t": 0}, led, (LATEST,))
     assert _rows(answered) == [(NOT_ANSWERED, NO_OFFSET, -1), (0, 5, 2)]
 
 
