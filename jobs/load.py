@@ -1,6 +1,8 @@
 """`surveyor load`: sample the load of partitions, import it, and compute what plans and pages use."""
 
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.console import CommandResult
@@ -26,11 +28,30 @@ app = CommandLine(
 
 @app.command()
 @command
-def sample(settings: Settings) -> CommandResult:
-    """Record offsets and sizes of partitions as reported by the live brokers."""
-    from jobs.measurement.sampling import report_sample
+def sample(
+    settings: Settings,
+    *,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="PERIOD", help="Take a sample at these intervals, such as 5m, until stopped."),
+    ] = None,
+) -> CommandResult | None:
+    """Record offsets and sizes of partitions, offsets of groups, and disks, as the live brokers report them."""
+    import sys
 
-    return report_sample(settings)
+    from jobs.core.units import parse_seconds
+    from jobs.measurement.sampling import report_sample, sample_repeatedly
+    from jobs.runtime.output import emit
+
+    if every is None:
+        return report_sample(settings)
+
+    def show(result: CommandResult) -> None:
+        emit(settings, result)
+        sys.stdout.flush()
+
+    sample_repeatedly(settings, parse_seconds("--every", every), show)
+    return None
 
 
 if __name__ == "__main__":

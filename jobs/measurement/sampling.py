@@ -1,16 +1,18 @@
 """One sample of a cluster, requested from its brokers and stored."""
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Final, NoReturn
 
 import msgspec
 import pyarrow.compute as pc
 from msgspec import Struct
 
 from jobs.adapters.brokers.admin_client import read_properties
-from jobs.core.errors import UnreadableError
+from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from jobs.core.units import Part
 from jobs.measurement.leaders import read_leaders
 from jobs.measurement.partition_samples import GROUPS, LOG_DIRS, BrokerAnswer, sample_partitions
@@ -19,9 +21,12 @@ from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import suggestion
+from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.sizes import SilentBroker, listed, no_response_message
 from schemas.text import by_reason, pluralise
+
+MIN_PERIOD_SECONDS: Final = 1.0
+"""Seconds between two samples at least."""
 
 
 class MissingPartitions(Struct, frozen=True, kw_only=True):
@@ -123,6 +128,10 @@ def take_sample(settings: Settings) -> StoredSample:
 
 def report_sample(settings: Settings) -> CommandResult:
     """Take a sample, log warnings, and return a summary."""
+    return _reported(settings, [suggestion(settings, "sum up the samples by hours", "load", "rollup")])
+
+
+def _reported(settings: Settings, steps: Sequence[Suggestion] = ()) -> CommandResult:
     stored = take_sample(settings)
     for warning in _warnings(stored):
         log(f"surveyor: {warning}", logging.WARNING)
@@ -130,8 +139,38 @@ def report_sample(settings: Settings) -> CommandResult:
         f"{pluralise(stored.partitions, 'partition')} of {pluralise(stored.topics, 'topic')} on "
         f"{pluralise(stored.brokers, 'broker')}, {pluralise(stored.groups, 'group')}"
     )
-    steps = [suggestion(settings, "sum up the samples by hours", "load", "rollup")]
-    return CommandResult(stored.json, f"sample of {settings.cluster}: {counts}", steps=steps)
+    at = stored.stored_at.strftime("%Y-%m-%d %H:%M:%S")
+    return CommandResult(stored.json, f"sample of {settings.cluster} at {at} UTC: {counts}", steps=steps)
+
+
+def sample_repeatedly(
+    settings: Settings,
+    period: float,
+    show: Callable[[CommandResult], None],
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> NoReturn:
+    """Take a sample now, and at each multiple of `period` seconds since 1970 until a signal ends the process.
+
+    `show` gets the result of each sample. One that fails is a warning, and the next one is taken at its time. Raise
+    UsageError or RefusedError for a failure that each later sample would have, too.
+    """
+    if settings.as_json or not settings.for_people:
+        raise UsageError("--every repeats the output, and --json is one object; give one of the two")
+    if period < MIN_PERIOD_SECONDS:
+        raise UsageError(f"--every: expected at least {MIN_PERIOD_SECONDS:.0f}s")
+    while True:
+        try:
+            show(_reported(settings))
+        except (UsageError, RefusedError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the cluster or the warehouse may work again by the next sample
+            log(f"surveyor: no sample was stored: {_first_line(error)}", logging.WARNING)
+        sleep(period - clock() % period)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _warnings(stored: StoredSample) -> Iterator[str]:

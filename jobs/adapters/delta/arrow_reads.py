@@ -50,6 +50,19 @@ def read_where(
 
     Keys of the maps `encoded_maps` stay dictionary-encoded, which takes a third of the time for millions of rows.
     """
+    rows = _dataset(table, files, filters, encoded_maps)
+    return rows.to_table(columns=columns, filter=_all(filters, _text_column))
+
+
+def count_where(table: DeltaTable, files: fs.FileSystem | None, filters: Sequence[Filter]) -> int:
+    """Count the rows that pass all filters, without reading those of files whose statistics decide it."""
+    return int(_dataset(table, files, filters).scanner(filter=_all(filters, _text_column)).count_rows())
+
+
+def _dataset(
+    table: DeltaTable, files: fs.FileSystem | None, filters: Sequence[Filter], encoded_maps: Sequence[str] = ()
+) -> Any:  # noqa: ANN401 - pyarrow.dataset is not imported here
+    """Return a dataset of the files that may have rows that pass all filters."""
     # the import includes pandas and takes a quarter of a command's start
     from pyarrow.dataset import FileSystemDataset, ParquetReadOptions  # noqa: PLC0415
 
@@ -60,8 +73,7 @@ def read_where(
     system = dataset.filesystem
     if files is None:
         needed, system = [_in_memory(fragment) for fragment in needed], fs.LocalFileSystem()  # which none of them uses
-    pruned = FileSystemDataset(needed, schema, dataset.format, system)
-    return pruned.to_table(columns=columns, filter=_all(filters, _text_column))
+    return FileSystemDataset(needed, schema, dataset.format, system)
 
 
 def _with_encoded_keys(schema: pa.Schema, name: str) -> pa.Schema:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from jobs.adapters.delta.arrow_reads import Filter, missing_files, native_files, read_where
+from jobs.adapters.delta.arrow_reads import Filter, count_where, missing_files, native_files, read_where
 from jobs.adapters.delta.compatibility import (
     changed_properties,
     incompatibility,
@@ -261,6 +262,10 @@ class Warehouse:
 
         return self._commit(table, write)
 
+    def delete_where(self, table: str, *filters: Filter) -> None:
+        """Delete the cluster's rows that pass all filters."""
+        self.delete(table, " AND ".join(map(_condition, filters)))
+
     def delete(self, table: str, where: str) -> None:
         """Delete the cluster's rows that satisfy `where`."""
         predicate = self._own(where)
@@ -378,6 +383,12 @@ class Warehouse:
                 raise self._lost(table, version, lost[0])
             return self.paths(table)
         return [f"{self.path(table)}/{name}" for name in names]
+
+    def count_where(self, table: str, *filters: Filter) -> int:
+        """Count the cluster's rows of a table that pass all filters."""
+        with self._store_errors(table):
+            own = [("cluster", "=", self.cluster), *filters]
+            return count_where(self._open(table), native_files(self.path(table)), own)
 
     def count(self, table: str) -> int | None:
         """Count the cluster's rows by the statistics of the table's files, None if a file has none."""
@@ -529,9 +540,12 @@ def _condition(condition: Filter) -> str:
 
     >>> _condition(("plan_id", "=", "5f")), _condition(("snapshot_id", ">=", 4))
     ("plan_id = '5f'", 'snapshot_id >= 4')
+    >>> _condition(("hour", "<", datetime(2026, 11, 21, 12, tzinfo=UTC)))
+    "hour < '2026-11-21T12:00:00+00:00'"
     """
     column, comparison, value = condition
-    return f"{column} {comparison} {quote_identifier(value) if isinstance(value, str) else value}"
+    text = value.isoformat() if isinstance(value, datetime) else value
+    return f"{column} {comparison} {quote_identifier(text) if isinstance(text, str) else text}"
 
 
 def _with_other_columns(delta: DeltaTable, rows: pa.Table) -> pa.Table:
