@@ -464,7 +464,10 @@ class GroupSample(TableRow, frozen=True, kw_only=True, gc=False):
 
 
 class BrokerMetric(TableRow, frozen=True, kw_only=True, gc=False):
-    """One row of BROKER_METRICS: one measurement of a broker, or of a topic on it."""
+    """One row of BROKER_METRICS: one measurement of a broker, or of a topic on it.
+
+    A row of Prometheus is the mean of the hour that begins at `sampled_at`.
+    """
 
     TABLE = "broker_metrics"
     KEY = ("sampled_at", "broker_id", "metric")
@@ -474,7 +477,8 @@ class BrokerMetric(TableRow, frozen=True, kw_only=True, gc=False):
     metric: Annotated[
         str,
         "cpu (percent of all cores), bytes_in and bytes_out (bytes per second of clients), replication_in and "
-        "replication_out (bytes per second), disk_used and disk_total (bytes)",
+        "replication_out (bytes per second), network_in and network_out (bytes per second of its machine), disk_used "
+        "and disk_total (bytes)",
     ]
     value: Annotated[float, "the measurement, in the unit of its metric"]
     source: Annotated[str, "log_dirs, prometheus or file"]

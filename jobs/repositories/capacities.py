@@ -9,6 +9,7 @@ section is not stored, so a changed value counts at once.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,6 +36,16 @@ _PRECEDENCE: Final = (
 """Sources, each with whether its rows are those for every broker."""
 
 _KEY: Final = ("broker_id", "log_dir", "resource", "source")
+
+
+class Capacity(NamedTuple):
+    """A capacity to be recorded; null withdraws the recorded one."""
+
+    broker_id: int
+    log_dir: str | None
+    resource: str
+    capacity: float | None
+    limit_share: float | None
 
 
 class _Stated(NamedTuple):
@@ -115,3 +126,19 @@ def newest_capacities(warehouse: Warehouse, *sources: str) -> pa.Table:
     numbered = ordered.append_column("row", pa.array(np.arange(ordered.num_rows)))
     newest: pa.Table = ordered.take(numbered.group_by(list(_KEY)).aggregate([("row", "max")])["row_max"])
     return newest
+
+
+def store_capacities(warehouse: Warehouse, capacities: Iterable[Capacity], source: str, now: datetime) -> int:
+    """Record the capacities that differ from the newest ones of their source, valid from now; return their number."""
+    warehouse.ensure_tables()
+    stored = {
+        (broker, log_dir, resource): (capacity, share)
+        for broker, log_dir, resource, _, capacity, share in values_of(
+            newest_capacities(warehouse, source), *_KEY, "capacity", "limit_share"
+        )
+    }
+    unknown = (None, None)
+    changed = [row for row in capacities if stored.get(row[:3], unknown) != row[3:]]
+    recorded = {"source": source, "valid_from": now}
+    warehouse.append(BrokerCapacity.TABLE, [row._asdict() | recorded for row in changed])
+    return len(changed)
