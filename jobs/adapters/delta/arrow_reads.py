@@ -35,6 +35,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "in": lambda column, values: column.isin(list(values)) if len(values) else _NONE,
+    "is": lambda column, _: column.is_null(),  # of None, the only value
 }
 
 

@@ -276,18 +276,18 @@ class Warehouse:
         table: str,
         limit: Filter,
         make: Callable[[pa.Table], pa.Table],
-        *,
+        *limits: Filter,
         lock_seconds: float | None = None,
     ) -> None:
-        """Replace the rows that pass `limit` by the result of `make`.
+        """Replace the rows that pass `limit`, and all `limits`, by the result of `make`.
 
         If another process changes those rows in between, they are read again and `make` is called again. Nothing is
         written if it returns the same table. `lock_seconds` is how long to wait for the table's lock, as in `locked`.
         """
-        predicate = self._own(_condition(limit))
+        predicate = self._own(" AND ".join(map(_condition, (limit, *limits))))
 
         def write(delta: DeltaTable) -> None:
-            stored = self._own_rows(table, delta, limit)
+            stored = self._own_rows(table, delta, limit, *limits)
             rows = make(stored)
             if rows is stored:
                 return
@@ -538,12 +538,15 @@ def _append(delta: DeltaTable, rows: pa.Table) -> None:
 def _condition(condition: Filter) -> str:
     """Format a comparison as SQL.
 
-    >>> _condition(("plan_id", "=", "5f")), _condition(("snapshot_id", ">=", 4))
-    ("plan_id = '5f'", 'snapshot_id >= 4')
-    >>> _condition(("hour", "<", datetime(2026, 11, 21, 12, tzinfo=UTC)))
-    "hour < '2026-11-21T12:00:00+00:00'"
+    >>> _condition(("plan_id", "=", "5f")), _condition(("snapshot_id", ">=", 4)), _condition(("hour", "is", None))
+    ("plan_id = '5f'", 'snapshot_id >= 4', 'hour is NULL')
+    >>> from datetime import UTC
+    >>> _condition(("hour", "<", datetime(2026, 11, 20, 10, tzinfo=UTC)))
+    "hour < '2026-11-20T10:00:00+00:00'"
     """
     column, comparison, value = condition
+    if value is None:
+        return f"{column} {comparison} NULL"
     text = value.isoformat() if isinstance(value, datetime) else value
     return f"{column} {comparison} {quote_identifier(text) if isinstance(text, str) else text}"
 
