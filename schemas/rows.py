@@ -493,9 +493,9 @@ class PartitionLoad(TableRow, frozen=True, kw_only=True, gc=False):
     records_in: Annotated[
         float | None, "records written per second, markers of transactions included; null if unknown"
     ] = None
-    bytes_in: Annotated[
-        float | None, "bytes written per second by producers, without replication; null if unknown"
-    ] = None
+    bytes_in: Annotated[float | None, "bytes written per second by producers, without replication; null if unknown"] = (
+        None
+    )
     bytes_out: Annotated[
         float | None, "bytes read per second by groups that commit, without replication; null if unknown"
     ] = None
@@ -589,7 +589,9 @@ class BrokerCapacity(TableRow, frozen=True, kw_only=True):
     resource: Annotated[
         str, "disk (bytes), in and out (bytes per second, replication included), or cpu (percent of all cores)"
     ]
-    capacity: Annotated[float, "what the broker has of the resource, in its unit"]
+    capacity: Annotated[
+        float | None, "what the broker has of the resource, in its unit; null: it is no longer known"
+    ] = None
     limit_share: Annotated[float | None, "share of the capacity that plans may use, null for the default"] = None
     source: Annotated[str, "log_dirs, conf, file or prometheus"]
     valid_from: Annotated[datetime, "when it was recorded, UTC"]
