@@ -88,7 +88,8 @@ def _hot(found: list[HotPartition]) -> str:
     """
     first = found[0]
     name = partition_name(first.topic, first.partition)
-    others = f"; so {pluralise(len(found) - 1, 'partition', 'is', 'are')} on other brokers" if len(found) > 1 else ""
+    more = pluralise(len(found) - 1, "other broker", "has such a partition", "have such partitions")
+    others = f"; {more}" if len(found) > 1 else ""
     share = f"{first.share:.0%} of the {_BYTES[first.resource]} of broker {first.broker_id}"
     return f"{name} alone is {share}: {_SPLIT}{others}"
 

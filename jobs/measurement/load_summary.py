@@ -114,9 +114,9 @@ def read_leaders_partitions(
 
 
 def read_hot_partitions(warehouse: Warehouse, summary: LoadSummary, snapshot: Snapshot | None) -> list[HotPartition]:
-    """Return the partition of each broker that is too large a part of its load, the largest part first.
+    """Return the hottest partition of each broker, the largest part of its load first.
 
-    Only partitions with so much traffic that they may be are read.
+    Only partitions with so much traffic that they may be hot are read.
     """
     replicas = replicas_by_topic(warehouse, snapshot)
     followers = max(pc.max(replicas["replicas"]).as_py() or 1, 1) - 1
@@ -128,8 +128,7 @@ def read_hot_partitions(warehouse: Warehouse, summary: LoadSummary, snapshot: Sn
     ]
     if not found:
         return []
-    hottest = hottest_partitions(with_replication(pa.concat_tables(found), replicas), summary.loads)
-    return [partition for partition in hottest if is_hot(partition, summary.by_broker[partition.broker_id])]
+    return hottest_partitions(with_replication(pa.concat_tables(found), replicas), summary.loads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,12 +160,19 @@ def read_load_findings(settings: Settings, snapshot: Snapshot | None, now: datet
     if times.window is None or not times.is_recent(now):
         return LoadFindings(times=times)
     summary = read_load_summary(settings, times.window)
+    return findings_of(times, summary, read_hot_partitions(settings.warehouse, summary, snapshot))
+
+
+def findings_of(times: LoadTimes, summary: LoadSummary, hottest: list[HotPartition]) -> LoadFindings:
+    """Return what a person must know of a load; `hottest` are the hottest partitions of brokers, or only hot ones."""
     filling = filling_disks(summary.loads, summary.capacities, summary.growth)
     return LoadFindings(
         times=times,
         above_limits=above_limits(summary.loads, summary.capacities),
         full_soon=[disk for disk in filling if disk.seconds <= FULL_SOON_SECONDS],
-        hot_partitions=read_hot_partitions(settings.warehouse, summary, snapshot),
+        hot_partitions=[
+            partition for partition in hottest if is_hot(partition, summary.by_broker[partition.broker_id])
+        ],
         hidden_by_counts=hidden_by_counts(summary.loads),
     )
 

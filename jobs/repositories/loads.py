@@ -253,6 +253,13 @@ def hourly_loads(warehouse: Warehouse, hours: Sequence[datetime]) -> list[Broker
     return decode_rows(BrokerLoad, rows.sort_by([("hour", "ascending"), ("broker_id", "ascending")]))
 
 
+def loads_of_week(warehouse: Warehouse, newest: datetime) -> pa.Table:
+    """Return `hour`, `broker_id` and the rates of brokers in the WEEK that ends with an hour, by hour."""
+    columns = ["hour", "broker_id", "bytes_in", "replication_in", "bytes_out", "replication_out"]
+    in_week: list[Filter] = [("hour", ">", newest - WEEK), ("hour", "<=", newest)]
+    return warehouse.read(BrokerLoad.TABLE, *in_week, columns=columns).sort_by("hour")
+
+
 def partition_means(warehouse: Warehouse, window: LoadWindow) -> PartitionMeans:
     """Return the load of each partition of the newest hour of a window, in the memory of two hours."""
     *earlier, newest = window.hours or (None,)
