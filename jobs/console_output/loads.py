@@ -29,9 +29,9 @@ from jobs.repositories.loads import (
     group_loads,
     partition_growth,
     partition_means,
-    replicas_by_topic,
+    read_assignment,
     traffic,
-    with_replication,
+    with_assignment,
 )
 from jobs.repositories.snapshots import last_snapshot, rows_as_of
 from jobs.runtime.cli_enums import LoadGrouping
@@ -280,7 +280,7 @@ def _percentages(shares: Mapping[str, float]) -> str:
 
 
 def _by_broker(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadView:
-    summary = read_load_summary(settings, window)
+    summary = read_load_summary(settings, window, snapshot)
     partitions = read_leaders_partitions(settings.warehouse, window, snapshot)
     hottest = {hot.broker_id: msgspec.to_builtins(hot) for hot in hottest_partitions(partitions, summary.loads)}
     racks = _racks(settings.warehouse, snapshot)
@@ -293,7 +293,7 @@ def _by_broker(settings: Settings, window: LoadWindow, snapshot: Snapshot | None
 
 
 def _by_rack(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadView:
-    summary = read_load_summary(settings, window)
+    summary = read_load_summary(settings, window, snapshot)
     racks = _racks(settings.warehouse, snapshot)
     members: dict[str | None, list[BrokerLoad]] = {}
     for load in summary.loads:
@@ -362,7 +362,7 @@ def _racks(warehouse: Warehouse, snapshot: Snapshot | None) -> dict[int, str | N
 
 def _by_partition(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadView:
     rows, accuracy, source = _partitions(settings.warehouse, window, snapshot)
-    shared = with_leader_share(rows, read_load_summary(settings, window).loads)
+    shared = with_leader_share(rows, read_load_summary(settings, window, snapshot).loads)
     order = [("traffic", "descending"), ("topic", "ascending"), ("partition", "ascending")]
     ordered = shared.append_column("traffic", traffic(shared)).sort_by(order).drop_columns("traffic")
     return LoadView(
@@ -388,7 +388,7 @@ def _partitions(
 ) -> tuple[pa.Table, Accuracy, str | None]:
     """Return the partitions of a window with replication and growth, their accuracy, and the source of the growth."""
     means = partition_means(warehouse, window)
-    rows = with_replication(means.rows, replicas_by_topic(warehouse, snapshot))
+    rows = with_assignment(means.rows, read_assignment(warehouse, snapshot))
     growth = partition_growth(warehouse, window)
     if growth is None:
         return rows.append_column("growth", pa.nulls(rows.num_rows, pa.float64())), means.accuracy, None
@@ -401,8 +401,8 @@ def _grouped_by_topic(rows: pa.Table) -> pa.Table:
     """Add up partitions by topic; `skew` is the largest partition by bytes in, as a multiple of the mean."""
     summed = ("bytes_in", "bytes_out", "replication_out", "size_bytes", "growth")
     how = [("partition", "count"), *((name, "sum") for name in summed), ("bytes_in", "max"), ("bytes_in", "mean")]
-    grouped = rows.group_by("topic").aggregate([*how, ("replicas", "max"), ("method", "distinct")])
-    names = ["topic", "partitions", *summed, "most", "mean", "replicas", "methods"]
+    grouped = rows.group_by("topic").aggregate([*how, ("method", "distinct")])
+    names = ["topic", "partitions", *summed, "most", "mean", "methods"]
     topics = grouped.rename_columns(names)
     skew = pc.divide(topics["most"], pc.if_else(pc.greater(topics["mean"], 0.0), topics["mean"], None))
     of_topic = pc.index_in(rows["topic"], topics["topic"].combine_chunks())

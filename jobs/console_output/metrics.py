@@ -145,7 +145,9 @@ def read_figures(settings: Settings, now: datetime) -> ClusterFigures:
         health=None if recent.snapshot is None else health_at(warehouse, recent.snapshot, threshold, drained),
         outcomes=read_outcomes(warehouse),
         load_times=times,
-        load=read_load_summary(settings, times.window) if times.window and times.is_recent(now) else None,
+        load=read_load_summary(settings, times.window, recent.snapshot)
+        if times.window and times.is_recent(now)
+        else None,
     )
 
 

@@ -11,7 +11,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.repositories.capacities import broker_capacities
@@ -24,8 +23,8 @@ from jobs.repositories.loads import (
     newest_sample,
     newest_window,
     partitions_of,
-    replicas_by_topic,
-    with_replication,
+    read_assignment,
+    with_assignment,
 )
 from jobs.runtime.settings import Settings
 from planner.load.disk_forecast import growth_of
@@ -49,6 +48,9 @@ from schemas.rows import BrokerLoad, Row, Snapshot
 
 _GROWTH_HOURS: Final = (*(number * 6 * HOUR for number in range(4)), *(number * DAY for number in range(1, 8)))
 """Ages of the sizes that the growth of a disk is computed from, before the newest hour: few of the week's hours."""
+
+_MAX_FOLLOWERS: Final = 9
+"""Followers of a partition at most, for the partitions that are read as they may be hot."""
 
 _PARTITION_COLUMNS: Final = ("topic", "partition", "leader", "bytes_in", "bytes_out", "size_bytes", "method", "flags")
 
@@ -94,9 +96,9 @@ def read_load_times(warehouse: Warehouse, until: datetime | None = None) -> Load
     return LoadTimes(newest_window(warehouse, until), newest_sample(warehouse))
 
 
-def read_load_summary(settings: Settings, window: LoadWindow) -> LoadSummary:
+def read_load_summary(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadSummary:
     """Read the loads of a window."""
-    loads = broker_loads(settings.warehouse, window)
+    loads = broker_loads(settings.warehouse, window, snapshot)
     return LoadSummary(
         window=window,
         loads=loads,
@@ -105,12 +107,10 @@ def read_load_summary(settings: Settings, window: LoadWindow) -> LoadSummary:
     )
 
 
-def read_leaders_partitions(
-    warehouse: Warehouse, window: LoadWindow, snapshot: Snapshot | None, *filters: Filter
-) -> pa.Table:
-    """Read the partitions of the newest hour of a window, with the bytes to the followers that a snapshot has."""
-    partitions = partitions_of(warehouse, window.newest, _PARTITION_COLUMNS, *filters)
-    return with_replication(partitions, replicas_by_topic(warehouse, snapshot))
+def read_leaders_partitions(warehouse: Warehouse, window: LoadWindow, snapshot: Snapshot | None) -> pa.Table:
+    """Read the partitions of the newest hour of a window, with the leaders and followers that a snapshot has."""
+    partitions = partitions_of(warehouse, window.newest, _PARTITION_COLUMNS)
+    return with_assignment(partitions, read_assignment(warehouse, snapshot))
 
 
 def read_hot_partitions(warehouse: Warehouse, summary: LoadSummary, snapshot: Snapshot | None) -> list[HotPartition]:
@@ -118,9 +118,7 @@ def read_hot_partitions(warehouse: Warehouse, summary: LoadSummary, snapshot: Sn
 
     Only partitions with so much traffic that they may be hot are read.
     """
-    replicas = replicas_by_topic(warehouse, snapshot)
-    followers = max(pc.max(replicas["replicas"]).as_py() or 1, 1) - 1
-    least = zip(("bytes_in", "bytes_out"), least_hot_rates(summary.loads, followers), strict=True)
+    least = zip(("bytes_in", "bytes_out"), least_hot_rates(summary.loads, _MAX_FOLLOWERS), strict=True)
     found = [
         partitions_of(warehouse, summary.window.newest, _PARTITION_COLUMNS, (column, ">=", rate))
         for column, rate in least
@@ -128,7 +126,9 @@ def read_hot_partitions(warehouse: Warehouse, summary: LoadSummary, snapshot: Sn
     ]
     if not found:
         return []
-    return hottest_partitions(with_replication(pa.concat_tables(found), replicas), summary.loads)
+    rows = pa.concat_tables(found)
+    assignment = read_assignment(warehouse, snapshot, pc.unique(rows["topic"]).to_pylist())
+    return hottest_partitions(with_assignment(rows, assignment), summary.loads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def read_load_findings(settings: Settings, snapshot: Snapshot | None, now: datet
     times = read_load_times(settings.warehouse)
     if times.window is None or not times.is_recent(now):
         return LoadFindings(times=times)
-    summary = read_load_summary(settings, times.window)
+    summary = read_load_summary(settings, times.window, snapshot)
     return findings_of(times, summary, read_hot_partitions(settings.warehouse, summary, snapshot))
 
 

@@ -1,7 +1,8 @@
 """Loads of brokers, partitions and groups by hour, as `surveyor load rollup` and `surveyor load import` store them.
 
 Table `broker_load` has a row for each broker and hour, so it tells which hours have loads. A window is some of these
-hours. Other tables are read for these hours only, because a million partitions have as many rows in each.
+hours. Other tables are read for these hours only, because a million partitions have as many rows in each. Where loads
+were only imported, the hours are those of `partition_load`, and the loads of brokers are added up from partitions.
 """
 
 from collections import Counter
@@ -21,6 +22,7 @@ from jobs.core.arrow_rows import partition_numbers, values_of
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import parse_period
 from jobs.repositories.snapshots import table_as_of
+from planner.load.broker_sums import loads_of_brokers
 from schemas.rows import BrokerLoad, GroupLoad, PartitionLoad, PartitionSample, ProfiledLoad, Snapshot
 
 NOW: Final = "now"
@@ -53,6 +55,9 @@ _KEY: Final = ("topic", "partition")
 _READ: Final = (*_KEY, *RATES, "max_5min", *_AT_THE_END)
 
 _AVERAGED: Final = (*_KEY, *RATES, "max_5min", "method", "flags")
+
+MAX_FILTERED_TOPICS: Final = 100
+"""Number of topics up to which only their partitions are read from a snapshot."""
 
 _MIN_GROWTH: Final = timedelta(hours=6)
 """Time between two sizes of a log from which on their difference is its growth: segments are deleted as a whole."""
@@ -134,11 +139,11 @@ def find_window(warehouse: Warehouse, text: str = NOW) -> LoadWindow:
     Raise UsageError for another text, and UnreadableError if there is no load.
     """
     period = timedelta(0) if text in {NOW, PEAK} else _parsed_period(text)
+    if _table_of_hours(warehouse) is None:
+        raise _no_loads(warehouse)
     hours = recorded_hours(warehouse, max(period, WEEK))
     if not hours:
-        if _has_loads_of_every_hour(warehouse):
-            return LoadWindow()
-        raise _no_loads(warehouse)
+        return LoadWindow()
     if text == PEAK:
         busiest = sorted(hours, key=lambda hour: (-hours[hour], hour))
         return LoadWindow((_first_complete(warehouse, busiest),))
@@ -150,11 +155,14 @@ def find_window(warehouse: Warehouse, text: str = NOW) -> LoadWindow:
 
 def newest_window(warehouse: Warehouse, until: datetime | None = None) -> LoadWindow | None:
     """Return the newest hour that is complete enough, of those that start before `until`; None without loads."""
-    newest = _newest_hour(warehouse, until)
-    if newest is not None:
-        hours = [newest - number * HOUR for number in range(SPARSE_HOURS)]
-        return LoadWindow((_first_complete(warehouse, hours),))
-    return LoadWindow() if _has_loads_of_every_hour(warehouse) else None
+    table = _table_of_hours(warehouse)
+    if table is None:
+        return None
+    newest = _newest_hour(warehouse, table, until)
+    if newest is None:
+        return LoadWindow() if until is None or _newest_hour(warehouse, table) is None else None
+    hours = [newest - number * HOUR for number in range(SPARSE_HOURS)]
+    return LoadWindow((_first_complete(warehouse, hours),))
 
 
 def _parsed_period(text: str) -> timedelta:
@@ -175,31 +183,35 @@ def recorded_hours(warehouse: Warehouse, period: timedelta, until: datetime | No
 
     They are those of the period that ends with the newest hour, or the newest that starts before `until`.
     """
-    newest = _newest_hour(warehouse, until)
-    if newest is None:
+    table = _table_of_hours(warehouse)
+    newest = None if table is None else _newest_hour(warehouse, table, until)
+    if table is None or newest is None:
         return {}
     in_period: list[Filter] = [("hour", ">", newest - period), ("hour", "<=", newest)]
-    rows = warehouse.read(BrokerLoad.TABLE, *in_period, columns=["hour", "bytes_in", "bytes_out"])
-    grouped = rows.group_by("hour").aggregate([("bytes_in", "sum"), ("bytes_out", "sum")]).sort_by("hour")
-    return {hour: bytes_in + bytes_out for hour, bytes_in, bytes_out in values_of(grouped, *grouped.column_names)}
+    rows = warehouse.read(table, *in_period, columns=["hour", "bytes_in", "bytes_out"])
+    traffic_of = rows.append_column("bytes", traffic(rows)).group_by("hour").aggregate([("bytes", "sum")])
+    return dict(values_of(traffic_of.sort_by("hour"), "hour", "bytes_sum"))
 
 
-def _newest_hour(warehouse: Warehouse, until: datetime | None = None) -> datetime | None:
-    if not warehouse.has(BrokerLoad.TABLE):
-        return None
-    newest = warehouse.latest(BrokerLoad.TABLE, "hour")
+def _table_of_hours(warehouse: Warehouse) -> str | None:
+    """Return the table that tells the hours with loads, None if there are no loads."""
+    tables = (BrokerLoad.TABLE, PartitionLoad.TABLE)
+    return next((table for table in tables if warehouse.has(table) and _has_rows(warehouse, table)), None)
+
+
+def _has_rows(warehouse: Warehouse, table: str) -> bool:
+    of_every_hour: Filter = ("hour", "is", None)
+    is_of_hours = warehouse.latest(table, "hour") is not None
+    return is_of_hours or bool(warehouse.read(table, of_every_hour, columns=["hour"]).num_rows)
+
+
+def _newest_hour(warehouse: Warehouse, table: str, until: datetime | None = None) -> datetime | None:
+    newest = warehouse.latest(table, "hour")
     if newest is None or until is None or newest < until:
         return newest
     before: list[Filter] = [("hour", ">=", until - WEEK), ("hour", "<", until)]
-    hour: datetime | None = pc.max(warehouse.read(BrokerLoad.TABLE, *before, columns=["hour"])["hour"]).as_py()
+    hour: datetime | None = pc.max(warehouse.read(table, *before, columns=["hour"])["hour"]).as_py()
     return hour
-
-
-def _has_loads_of_every_hour(warehouse: Warehouse) -> bool:
-    of_every_hour: Filter = ("hour", "is", None)
-    return warehouse.has(BrokerLoad.TABLE) and bool(
-        warehouse.read(BrokerLoad.TABLE, of_every_hour, columns=["broker_id"]).num_rows
-    )
 
 
 def _first_complete(warehouse: Warehouse, hours: Sequence[datetime]) -> datetime:
@@ -231,9 +243,15 @@ def newest_sample(warehouse: Warehouse) -> datetime | None:
     return warehouse.latest(PartitionSample.TABLE, "sampled_at") if warehouse.has(PartitionSample.TABLE) else None
 
 
-def broker_loads(warehouse: Warehouse, window: LoadWindow) -> list[BrokerLoad]:
-    """Return the mean load of each broker in a window, by broker; sizes and counts are those of its newest hour."""
-    return decode_rows(BrokerLoad, _broker_means(warehouse.read(BrokerLoad.TABLE, *window.filters)))
+def broker_loads(warehouse: Warehouse, window: LoadWindow, snapshot: Snapshot | None) -> list[BrokerLoad]:
+    """Return the mean load of each broker in a window, by broker; sizes and counts are those of its newest hour.
+
+    Loads that were only imported are added up by the replicas of the snapshot.
+    """
+    if rows := decode_rows(BrokerLoad, _broker_means(warehouse.read(BrokerLoad.TABLE, *window.filters))):
+        return rows
+    partitions = partition_means(warehouse, window).rows
+    return loads_of_brokers(with_assignment(partitions, read_assignment(warehouse, snapshot)))
 
 
 def _broker_means(rows: pa.Table) -> pa.Table:
@@ -348,22 +366,29 @@ def _flagged(rows: pa.Table) -> pa.Table:
     return pa.table({"flag": pc.list_flatten(flagged["flags"]), "bytes": flagged["bytes"].take(at)})
 
 
-def replicas_by_topic(warehouse: Warehouse, snapshot: Snapshot | None) -> pa.Table:
-    """Return `topic` and `replicas`, the most replicas of a partition of each topic in a snapshot."""
+def read_assignment(warehouse: Warehouse, snapshot: Snapshot | None, topics: Sequence[str] | None = None) -> pa.Table:
+    """Return `topic`, `partition`, `leader` and `replicas` of the partitions of a snapshot, or those of some topics."""
+    columns = ["topic", "partition", "leader", "replicas"]
     if snapshot is None:
-        return pa.table({"topic": pa.array([], pa.string()), "replicas": pa.array([], pa.int32())})
-    rows = table_as_of(warehouse, snapshot, "partitions", columns=["topic", "replicas"])
-    lengths = pa.table({"topic": rows["topic"].cast(pa.string()), "replicas": pc.list_value_length(rows["replicas"])})
-    return lengths.group_by("topic").aggregate([("replicas", "max")]).rename_columns(["topic", "replicas"])
+        return schema_of("partitions", *columns).empty_table()
+    of_topics = [("topic", "in", list(topics))] if topics is not None and len(topics) <= MAX_FILTERED_TOPICS else []
+    return table_as_of(warehouse, snapshot, "partitions", *of_topics, columns=columns)
 
 
-def with_replication(rows: pa.Table, replicas: pa.Table) -> pa.Table:
-    """Add `replicas` of the topic, and `replication_out`, the bytes to followers; null if the topic is not known."""
-    at = pc.index_in(rows["topic"].cast(pa.string()), replicas["topic"].combine_chunks())
-    of_row = replicas["replicas"].take(at)
-    followers = pc.subtract(of_row, 1)
-    return rows.append_column("replicas", of_row).append_column(
-        "replication_out", pc.multiply(rows["bytes_in"], followers)
+def with_assignment(rows: pa.Table, assignment: pa.Table) -> pa.Table:
+    """Add `replicas`, and `replication_out`, the bytes to followers; null if the assignment lacks the partition.
+
+    The leader of the assignment counts where the load has none.
+    """
+    topics = pc.unique(rows["topic"])
+    at = pc.index_in(partition_numbers(rows, topics), partition_numbers(assignment, topics))
+    replicas = assignment["replicas"].take(at)
+    followers = pc.subtract(pc.list_value_length(replicas), 1)
+    leader = pc.coalesce(rows["leader"], assignment["leader"].take(at))
+    return (
+        rows.set_column(rows.column_names.index("leader"), "leader", leader)
+        .append_column("replicas", replicas)
+        .append_column("replication_out", pc.multiply(rows["bytes_in"], followers))
     )
 
 

@@ -101,7 +101,7 @@ def load_page(settings: Settings, snapshot: Snapshot, now: datetime, until: date
     times = read_load_times(warehouse, until)
     if times.window is None:
         return None
-    summary = read_load_summary(settings, times.window)
+    summary = read_load_summary(settings, times.window, snapshot)
     partitions = read_leaders_partitions(warehouse, times.window, snapshot)
     findings = findings_of(times, summary, hottest_partitions(partitions, summary.loads))
     week = None if times.hour is None else loads_of_week(warehouse, times.hour)
