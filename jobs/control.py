@@ -67,17 +67,24 @@ def control(
             help="Serve /metrics and /healthz until the end; PORT without HOST listens on the loopback address.",
         ),
     ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(metavar="PERIOD", help="While controller, also run `surveyor load sample --every PERIOD`."),
+    ] = None,
 ) -> CommandResult:
     """Run as the cluster's controller until stopped."""
     from jobs.adapters.request_server.listen_config import ListenConfig
     from jobs.controller.lifecycle import control_cluster
     from jobs.controller.preparation import ControlOptions
     from jobs.core.addresses import parse_address
+    from jobs.core.units import parse_seconds
     from jobs.runtime.confirmation import approval
     from jobs.runtime.input_files import parse_broker_ids
 
     if not listen and (advertise or listen_config):
         raise UsageError("--advertise and --listen-config need --listen HOST:PORT")
+    if sample is not None:
+        parse_seconds("--sample", sample)
     silent = frozenset(parse_broker_ids(allow_silent, "--allow-silent")) if allow_silent else frozenset[int]()
     options = ControlOptions(
         apply=apply,
@@ -88,6 +95,7 @@ def control(
         replace=replace,
         listen=ListenConfig.of(listen, advertise or [], listen_config) if listen else None,
         metrics=None if metrics is None else parse_address("--metrics", metrics),
+        sample=sample,
     )
     return control_cluster(settings, options, approval(yes=yes))
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from typing import Annotated, Final, NoReturn
 
+import msgspec
 import typer
 
 from jobs.core import logs
@@ -74,7 +75,9 @@ def command_line(settings: Settings, address: str, port: int) -> list[str]:
     where = ["--address", address, "--port", str(port)]
     own = ["--warehouse", settings.warehouse_uri, "--cluster", settings.cluster]
     hours = str(settings.conf.limits.max_plan_age_hours)
-    return [sys.executable, "-m", "jobs.web.dashboard", *where, *own, "--max-plan-age-hours", hours]
+    capacity = msgspec.json.encode(settings.conf.capacity).decode()
+    limits = ["--max-plan-age-hours", hours, "--capacity", capacity]
+    return [sys.executable, "-m", "jobs.web.dashboard", *where, *own, *limits]
 
 
 def _refuse_taken(address: str, port: int) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.core.units import parse_since
+from jobs.runtime.cli_enums import LoadGrouping
 from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.options import All, PlanId, Throttle, check_throttle, command
@@ -31,6 +32,7 @@ Examples:
   surveyor show partitions --broker 3 --offline -o wide
   surveyor show events --since 2h --broker 3
   surveyor show history --topic orders --partition 7
+  surveyor show load --by topic --window peak
   surveyor show diff 12 15
   surveyor show plan repair
 """
@@ -139,6 +141,29 @@ def sizes(
     from jobs.console_output.sizes import show_sizes
 
     show_sizes(settings, topic)
+
+
+@app.command(rich_help_panel=CLUSTER)
+@command
+def load(
+    settings: Settings,
+    *,
+    by: Annotated[LoadGrouping, typer.Option(case_sensitive=False, help="Rows to show.")] = LoadGrouping.BROKER,
+    window: Annotated[
+        str,
+        typer.Option(
+            metavar="now|peak|PERIOD",
+            help="The newest hour, the hour of the last 7 days with most bytes, or the mean of hours, as 24h or 7d.",
+        ),
+    ] = "now",
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Show only so many rows [default: 20; all with --json].")
+    ] = None,
+) -> None:
+    """Show measured load, the most traffic first, with shares of capacity, growth and the methods of measurement."""
+    from jobs.console_output.loads import show_load
+
+    show_load(settings, by, window, top)
 
 
 @app.command(rich_help_panel=CLUSTER)

@@ -464,7 +464,10 @@ class GroupSample(TableRow, frozen=True, kw_only=True, gc=False):
 
 
 class BrokerMetric(TableRow, frozen=True, kw_only=True, gc=False):
-    """One row of BROKER_METRICS: one measurement of a broker, or of a topic on it."""
+    """One row of BROKER_METRICS: one measurement of a broker, or of a topic on it.
+
+    A row of Prometheus is the mean of the hour that begins at `sampled_at`.
+    """
 
     TABLE = "broker_metrics"
     KEY = ("sampled_at", "broker_id", "metric")
@@ -474,7 +477,8 @@ class BrokerMetric(TableRow, frozen=True, kw_only=True, gc=False):
     metric: Annotated[
         str,
         "cpu (percent of all cores), bytes_in and bytes_out (bytes per second of clients), replication_in and "
-        "replication_out (bytes per second), disk_used and disk_total (bytes)",
+        "replication_out (bytes per second), network_in and network_out (bytes per second of its machine), disk_used "
+        "and disk_total (bytes)",
     ]
     value: Annotated[float, "the measurement, in the unit of its metric"]
     source: Annotated[str, "log_dirs, prometheus or file"]
@@ -493,9 +497,9 @@ class PartitionLoad(TableRow, frozen=True, kw_only=True, gc=False):
     records_in: Annotated[
         float | None, "records written per second, markers of transactions included; null if unknown"
     ] = None
-    bytes_in: Annotated[
-        float | None, "bytes written per second by producers, without replication; null if unknown"
-    ] = None
+    bytes_in: Annotated[float | None, "bytes written per second by producers, without replication; null if unknown"] = (
+        None
+    )
     bytes_out: Annotated[
         float | None, "bytes read per second by groups that commit, without replication; null if unknown"
     ] = None
@@ -589,7 +593,9 @@ class BrokerCapacity(TableRow, frozen=True, kw_only=True):
     resource: Annotated[
         str, "disk (bytes), in and out (bytes per second, replication included), or cpu (percent of all cores)"
     ]
-    capacity: Annotated[float, "what the broker has of the resource, in its unit"]
+    capacity: Annotated[
+        float | None, "what the broker has of the resource, in its unit; null: it is no longer known"
+    ] = None
     limit_share: Annotated[float | None, "share of the capacity that plans may use, null for the default"] = None
     source: Annotated[str, "log_dirs, conf, file or prometheus"]
     valid_from: Annotated[datetime, "when it was recorded, UTC"]

@@ -13,10 +13,12 @@ from typing import Final
 import msgspec
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS
+from jobs.advice.load import load_steps
 from jobs.advice.outage import Outage
 from jobs.advice.reassignments import stalled_steps
 from jobs.core.migration_signs import migration_notice
 from jobs.core.units import format_age, format_bytes, format_duration
+from jobs.measurement.load_summary import LoadFindings
 from jobs.preconditions.limits import MAX_PLAN_FROM_FUTURE_SECONDS
 from jobs.repositories.controller_epochs import epoch_regression_message
 from jobs.repositories.plans.moving_plans import MovingPlan
@@ -72,6 +74,8 @@ class ClusterSituation:
     """The plans that requested the reassignments which run now, or only the first ones of many."""
     copy_throttles: Sequence[tuple[str | None, str]] = ()
     """For each plan that throttles copies which run now, None for another tool: how much is copied under it."""
+    load: LoadFindings | None = None
+    """What a person must know of the load; None if it is not known, or of a snapshot."""
     names: MetadataNames = IN_ZOOKEEPER
     """How messages name what was read."""
 
@@ -509,6 +513,12 @@ def _amount(held: float, is_bytes: bool) -> str:  # noqa: FBT001 - a unit
     return format_bytes(int(held)) if is_bytes else f"{held:.0f}"
 
 
+def _load(situation: ClusterSituation) -> Iterator[Suggestion]:
+    if situation.load is not None:
+        is_settled = not (situation.health.gone or situation.health.moving or situation.drained)
+        yield from load_steps(situation.load, situation.now, is_settled=is_settled)
+
+
 def _stalled(situation: ClusterSituation) -> Iterator[Suggestion]:
     yield from stalled_steps(situation.health.stalled, situation.moving_plans)
 
@@ -543,6 +553,7 @@ RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _begun_plans,
     _throttles,
     _snapshots,
+    _load,
     _drained,
     _imbalance,
     _racks,

@@ -18,6 +18,7 @@ from jobs.advice.next_steps import ClusterSituation, UncommittedPlan, next_steps
 from jobs.advice.outage import outage_now
 from jobs.advice.reassignments import MAX_MOVES_ATTRIBUTED, owners_of
 from jobs.core.errors import SurveyorError
+from jobs.measurement.load_summary import LoadFindings, read_load_findings
 from jobs.repositories.drained_brokers import has_registered_again
 from jobs.repositories.log_sizes import bytes_by_broker
 from jobs.repositories.plans.assumptions import assumptions_now
@@ -98,6 +99,7 @@ class ClusterStatus:
                 | {"by": self.situation.warehouse_status.drained_by.get(row.plan_id or "")}
                 for row in self.situation.warehouse_status.drained
             ],
+            "load": self.situation.load and self.situation.load.json,
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.warehouse_status.fault,
             "last_snapshot": last and {"snapshot_id": last.snapshot_id, "taken_at": last.taken_at, **age},
@@ -202,6 +204,16 @@ def _with_bytes(health: Health, warehouse: Warehouse, racks: Mapping[int, str | 
     return replace(health, skew=[*health.skew, *filter(None, [skew])], sizes_taken_at=taken_at)
 
 
+def _load_if_readable(settings: Settings, recent: WarehouseStatus) -> LoadFindings | None:
+    """Return what a person must know of the load; None if the tables lack it or cannot be read."""
+    if recent.fault is not None:
+        return None
+    try:
+        return read_load_findings(settings, recent.snapshot, datetime.now(UTC))
+    except (SurveyorError, OSError):
+        return None
+
+
 def read_status(
     settings: Settings, snapshot_id: int | None, credentials: CredentialsCheck | None = None
 ) -> ClusterStatus:
@@ -212,8 +224,10 @@ def read_status(
     threshold = settings.conf.imbalance_threshold
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(warehouse_status_if_readable, settings.warehouse)
+        load = None
         if snapshot_id is None:
             snapshot = None
+            load = pool.submit(lambda: _load_if_readable(settings, reading.result()))
             with settings.connect(LIVE_TIMEOUT_SECONDS) as cluster:
                 view, source = view_now(cluster), str(cluster)
         else:
@@ -254,6 +268,7 @@ def read_status(
         holder=_lease_holder(settings) if snapshot is None and _may_be_leased(recent) else None,
         moving_plans=_moving_plans(settings, view, health) if recent.fault is None else (),
         copy_throttles=_copy_throttles(settings.warehouse, view, recent),
+        load=load.result() if load and recent.fault is None else None,
         names=view.names,
     )
     shown = situation.plans_shown

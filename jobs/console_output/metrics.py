@@ -17,6 +17,8 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.addresses import parse_address
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.logs import fleet_cluster_scope
+from jobs.measurement.load_summary import LoadSummary, LoadTimes, read_load_summary, read_load_times
+from jobs.repositories.loads import HOUR
 from jobs.repositories.plans.commit_log import Outcomes, read_outcomes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import WarehouseStatus, read_warehouse_status
@@ -29,6 +31,7 @@ from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import health_at
 from jobs.snapshots.health import Health
+from planner.load.findings import RESOURCES, shares_of, unevenness
 from schemas.enums import Outcome
 
 
@@ -42,6 +45,9 @@ class ClusterFigures(MetricFamilies):
     health: Health | None
     """Health at the last snapshot; None before the first."""
     outcomes: Outcomes
+    load_times: LoadTimes
+    load: LoadSummary | None
+    """Loads of the newest hour; None if there are none, or if they are older than a day."""
 
     def times(self, event: str, moment: datetime | None) -> Iterator[Metric]:
         """Return when an event happened last, and how long ago."""
@@ -131,12 +137,17 @@ def read_figures(settings: Settings, now: datetime) -> ClusterFigures:
         raise no_warehouse(settings.warehouse_uri, "take a `surveyor snapshot` first")
     recent, threshold = read_warehouse_status(warehouse), settings.conf.imbalance_threshold
     drained = [row.broker_id for row in recent.drained]
+    times = read_load_times(warehouse)
     return ClusterFigures(
         cluster=settings.cluster,
         now=now,
         recent=recent,
         health=None if recent.snapshot is None else health_at(warehouse, recent.snapshot, threshold, drained),
         outcomes=read_outcomes(warehouse),
+        load_times=times,
+        load=read_load_summary(settings, times.window, recent.snapshot)
+        if times.window and times.is_recent(now)
+        else None,
     )
 
 
@@ -154,6 +165,10 @@ def families(figures: ClusterFigures) -> Iterator[Metric]:
     yield figures.by("outcome", "commit_rows_total", done, CounterMetricFamily)
     yield figures.gauge("commit_rows_pending", outcomes.rows[Outcome.PENDING])
     yield from figures.times("last_commit", outcomes.last_commit_at)
+    hour = figures.load_times.hour
+    yield from figures.times("last_load", None if hour is None else hour + HOUR)
+    yield from figures.times("last_load_sample", figures.load_times.sampled_at)
+    yield from _of_load(figures, figures.load)
 
 
 def _of_health(figures: ClusterFigures, health: Health) -> Iterator[Metric]:
@@ -174,6 +189,19 @@ def _of_health(figures: ClusterFigures, health: Health) -> Iterator[Metric]:
         yield figures.by("broker", name, {row.broker_id: getattr(row, column) for row in health.imbalance})
 
 
+def _of_load(figures: ClusterFigures, load: LoadSummary | None) -> Iterator[Metric]:
+    """Return the loads of brokers; a family has no samples where nothing is known."""
+    loads = load.loads if load else []
+    for name, column in BROKER_LOADS.items():
+        known = {row.broker_id: getattr(row, column) for row in loads if getattr(row, column) is not None}
+        yield figures.by("broker", f"broker_{name}", known)
+    shares = {row.broker_id: shares_of(row, load.capacities) for row in loads} if load else {}
+    for resource in RESOURCES:
+        of_resource = {broker: share[resource] for broker, share in shares.items() if resource in share}
+        yield figures.by("broker", f"broker_{resource}_used_ratio", of_resource)
+    yield figures.by("resource", "load_worst_broker_ratio", {one.resource: one.ratio for one in unevenness(loads)})
+
+
 PARTITION_COUNTS: Final = (
     *("offline", "under_replicated", "under_min_isr", "moving", "without_state", "leader_outside_isr"),
     *("not_understood", "repairable", "offline_without_isr", "led_by_drained"),
@@ -186,3 +214,9 @@ IMBALANCE: Final = {
     "imbalance_ratio": "ratio",
 }
 """The columns of the imbalance by metric family."""
+
+BROKER_LOADS: Final = {
+    **{name: name for name in ("bytes_in", "replication_in", "bytes_out", "replication_out", "size_bytes")},
+    "cpu_percent": "cpu",
+}
+"""The columns of the load of a broker by metric family."""

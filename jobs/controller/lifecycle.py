@@ -80,14 +80,15 @@ class Standby:
                 if is_interrupted():
                     break
                 is_taking_over = True
-                release_timeout, until_quiet = None if replaces else 0.0, self.options.until_quiet
+                release_timeout = None if replaces else 0.0
                 term = run_term(
                     self.settings,
                     self.zookeeper,
                     self.prepared,
                     self.services,
                     release_timeout,
-                    until_quiet=until_quiet,
+                    until_quiet=self.options.until_quiet,
+                    sample=self.options.sample,
                 )
             except ControllershipHeldError:
                 continue  # another standby was faster
@@ -153,8 +154,9 @@ def control_cluster(settings: Settings, options: ControlOptions, approve: Approv
         settings.warehouse.ensure_tables()
         with zookeeper.connected() as client:
             prepared = prepare(settings, options, client)
-    if options.standby or options.replace or options.metrics or options.listen:
-        log("surveyor: --standby, --replace, --metrics and --listen have no effect without --apply", logging.WARNING)
+    if options.standby or options.replace or options.metrics or options.listen or options.sample:
+        names = "--standby, --replace, --metrics, --listen and --sample"
+        log(f"surveyor: {names} have no effect without --apply", logging.WARNING)
     keys = prepared.context.partitions.keys()
     return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
 
@@ -176,7 +178,8 @@ def _control(
             if options.standby:
                 return Standby(settings, options, zookeeper, services, prepared).run()
             timeout = None if options.replace else RELEASE_TIMEOUT_SECONDS
-            term = run_term(settings, zookeeper, prepared, services, timeout, until_quiet=options.until_quiet)
+            until_quiet, sample = options.until_quiet, options.sample
+            term = run_term(settings, zookeeper, prepared, services, timeout, until_quiet=until_quiet, sample=sample)
             if term.ended is not None:
                 raise type(term.ended)(term.line, term.result)
             return term.command_result()

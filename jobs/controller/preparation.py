@@ -61,6 +61,8 @@ class ControlOptions:
     """Address at which metrics and health are served; None if they are not."""
     listen: ListenConfig | None = None
     """Address and listeners for brokers' requests; None if they are not served."""
+    sample: str | None = None
+    """Period of samples of load, None for none."""
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession, poll_until
 from jobs.adapters.zookeeper.controllership import SessionLostError, controller_and_session, controllership
 from jobs.controller.controller import ResidentController
+from jobs.controller.load_sampler import running_sampler
 from jobs.controller.preparation import Preparation, without_garbage_collection
 from jobs.controller.services import Services
 from jobs.controller.write_behind import WriteBehindLog
@@ -80,12 +81,19 @@ def run_term(
     release_timeout: float | None,
     *,
     until_quiet: bool,
+    sample: str | None,
 ) -> Term:
-    """Be the controller once; wait `release_timeout` seconds for another Surveyor, or with None take over from it."""
+    """Be the controller once; wait `release_timeout` seconds for another Surveyor, or with None take over from it.
+
+    `sample` is the period of samples of load, None for none.
+    """
     log_writer = WriteBehindLog(settings.warehouse)
     log_writer.start()
     try:
-        with _resident_controller(settings, prepared, services, log_writer, release_timeout) as controller:
+        with (
+            _resident_controller(settings, prepared, services, log_writer, release_timeout) as controller,
+            running_sampler(settings, sample),
+        ):
             services.metrics.begin(controller)
             ended = _run_until_ended(controller, until_quiet=until_quiet)
         # without the advice, which is for commits: the next controller completes everything that is due

@@ -145,3 +145,12 @@ def as_rows(rows: pa.Table) -> list[Row]:
 def values_of(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Yield the values of some columns for each row of an Arrow table, maps as dictionaries."""
     return zip(*(rows[column].to_pylist(maps_as_pydicts="strict") for column in columns), strict=True)
+
+
+def partition_numbers(rows: pa.Table, topics: pa.Array) -> pa.Array:
+    """Return a number for each topic and partition, by which rows of several tables are matched.
+
+    The number is negative for a topic that is not among `topics`.
+    """
+    codes = pc.fill_null(pc.index_in(rows["topic"].cast(pa.string()), topics.cast(pa.string())), -1).to_numpy()
+    return pa.array((codes.astype(np.int64) << 32) | rows["partition"].to_numpy())

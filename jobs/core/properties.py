@@ -26,6 +26,7 @@ TOKEN_COMMAND: Final = "sasl.oauthbearer.token.command"  # noqa: S105 - the name
 KEYSTORE: Final = "ssl.keystore.location"
 JAAS_CONFIG: Final = "sasl.jaas.config"
 """A login module of Java and its options, which may have a password."""
+BEARER_TOKEN: Final = "bearer.token"  # noqa: S105 - the name of a setting
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 PROVIDERS: Final = "config.providers"
@@ -160,11 +161,11 @@ def _error_text(error: OSError | ValueError) -> str:
 
 
 def _is_secret(key: str, value: str) -> bool:
-    """Return whether a key's value is secret: a password, or a login module's options with a password.
+    """Return whether a key's value is secret: a password or token, or a login module's options with a password.
 
-    >>> [_is_secret(key, "x") for key in ("sasl.password", "ssl.key.password", "ssl.ca.location")]
-    [True, True, False]
+    >>> [_is_secret(key, "x") for key in ("sasl.password", "ssl.key.password", "ssl.ca.location", "bearer.token")]
+    [True, True, False, True]
     >>> [_is_secret("sasl.jaas.config", value) for value in ("M required password=x;", "M required keyTab=x;")]
     [True, False]
     """
-    return key.endswith("password") or (key == JAAS_CONFIG and "password" in value.lower())
+    return key.endswith(("password", BEARER_TOKEN)) or (key == JAAS_CONFIG and "password" in value.lower())

@@ -45,15 +45,23 @@ def bytes_by_broker(warehouse: Warehouse) -> tuple[dict[int, int], datetime | No
 
 
 def usable_bytes(warehouse: Warehouse) -> dict[int, int]:
-    """Return the bytes left on the disks of each broker that reported them to `surveyor sizes`.
+    """Return the bytes left on the disks of each broker that reported them to `surveyor sizes`."""
+    return _of_volumes(warehouse, "usable_bytes")
+
+
+def total_bytes(warehouse: Warehouse) -> dict[int, int]:
+    """Return the size of the disks of each broker that reported it to `surveyor sizes`."""
+    return _of_volumes(warehouse, "total_bytes")
+
+
+def _of_volumes(warehouse: Warehouse, column: str) -> dict[int, int]:
+    """Add up a column of table `log_dirs` by broker.
 
     Log dirs with the same size and the same free space count as one volume.
     """
-    usable: dict[int, int] = {}
     if not warehouse.has("log_dirs"):
-        return usable
-    volumes = {*values_of(warehouse.read("log_dirs"), "broker_id", "total_bytes", "usable_bytes")}
-    for broker, _, free in volumes:
-        if free is not None:
-            usable[broker] = usable.get(broker, 0) + free
-    return usable
+        return {}
+    reported = warehouse.read("log_dirs", columns=["broker_id", "total_bytes", "usable_bytes"])
+    distinct = reported.group_by(reported.column_names).aggregate([])
+    known = distinct.filter(pc.is_valid(distinct[column]))
+    return dict(values_of(known.group_by("broker_id").aggregate([(column, "sum")]), "broker_id", f"{column}_sum"))

@@ -52,3 +52,13 @@ class Output(StrEnum):
     """The object of --json."""
     YAML = "yaml"
     """The object of --json as YAML."""
+
+
+class LoadGrouping(StrEnum):
+    """Rows of a load."""
+
+    BROKER = "broker"
+    RACK = "rack"
+    TOPIC = "topic"
+    PARTITION = "partition"
+    GROUP = "group"

@@ -73,6 +73,26 @@ class LimitsConf(Struct, frozen=True, forbid_unknown_fields=True):
     max_hold_seconds: Annotated[float, Meta(gt=0)] = 30.0
 
 
+class CapacityConf(Struct, frozen=True, forbid_unknown_fields=True, rename={"in_": "in"}):
+    """The network of each broker, and the share of its capacities that plans may use."""
+
+    in_: str | None = None
+    out: str | None = None
+    limit_share: Annotated[float, Meta(gt=0, le=1)] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            _ = self.rates
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def rates(self) -> dict[str, int]:
+        """Bytes per second, replication included, by resource; only resources that the file states."""
+        stated = {"in": self.in_, "out": self.out}
+        return {resource: parse_rate(resource, rate) for resource, rate in stated.items() if rate is not None}
+
+
 class ClusterConf(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One cluster in the file."""
 
@@ -89,6 +109,7 @@ class ClusterConf(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     commit_lease: bool = True
     throttle: str | None = None
     limits: LimitsConf = LimitsConf()
+    capacity: CapacityConf = CapacityConf()
 
     def __post_init__(self) -> None:
         try:

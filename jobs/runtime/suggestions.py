@@ -122,6 +122,11 @@ def command_line(settings: "Settings", *command: str) -> str:
     return _line(settings, command, _cluster_options(command))
 
 
+def command_options(settings: "Settings", *command: str) -> list[str]:
+    """Return the typed options that a command for the same cluster takes as well, also those for its log."""
+    return _options(settings, command, [*_cluster_options(command), "log_level", "log_format"])
+
+
 def _cluster_options(command: Sequence[str]) -> list[str]:
     """Return the names of the options that select what a command works on."""
     reaches = command[0] not in WAREHOUSE_ONLY_COMMANDS or bool(CLUSTER_ACCESS_OPTIONS.intersection(command))

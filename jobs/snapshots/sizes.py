@@ -85,7 +85,7 @@ def take_sizes(settings: Settings) -> StoredSizes:
     with progress("asking brokers for their log dirs", detail):
         log_dirs, silent = read_log_dirs(brokers, settings.conf.command_config, count)
     if not log_dirs:
-        raise UnreadableError(_no_response_message(silent, settings.address_option))
+        raise UnreadableError(no_response_message(silent, settings.address_option, "its log dirs"))
     logs = pa.concat_tables([log_dirs[broker].logs for broker in sorted(log_dirs)])
     with progress("writing sizes"):
         store_sizes(settings.warehouse, log_dirs, logs)
@@ -105,11 +105,12 @@ def _of_brokers(brokers: Collection[int]) -> str:
     return f"broker_id IN ({', '.join(map(str, sorted(brokers)))})"
 
 
-def _no_response_message(silent: Mapping[int, str], address_option: str) -> str:
+def no_response_message(silent: Mapping[int, str], address_option: str, requested: str) -> str:
+    """Return the message if no broker reported what was requested, with the reasons by broker id."""
     if not silent:
         return f"no broker is registered; start brokers, or check {address_option}"
     return (
-        f"none of {pluralise(len(silent), 'broker')} reported its log dirs:\n  {_listed(by_reason(silent))}\n"
+        f"none of {pluralise(len(silent), 'broker')} reported {requested}:\n  {listed(by_reason(silent))}\n"
         f"nothing was stored; check {option_name(COMMAND_CONFIG)} and the network connection to the brokers"
     )
 
@@ -130,7 +131,8 @@ def _stored(log_dirs: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa
     )
 
 
-def _listed(lines: Collection[str]) -> str:
+def listed(lines: Collection[str]) -> str:
+    """Return the first lines for stderr, and the number of the others."""
     more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
     return "\n  ".join([*list(lines)[:MAX_LISTED], *more])
 
@@ -158,7 +160,7 @@ def _warnings(stored: StoredSizes) -> Iterator[str]:
     if stored.silent:
         lines = by_reason({row.broker_id: row.reason for row in stored.silent})
         brokers = pluralise(len(stored.silent), "broker")
-        yield f"{brokers} did not respond, their last sizes are kept:\n  {_listed(lines)}"
+        yield f"{brokers} did not respond, their last sizes are kept:\n  {listed(lines)}"
     if stored.failed_log_dirs:
         lines = [f"broker {row.broker_id}: {row.log_dir}: {row.error}" for row in stored.failed_log_dirs]
-        yield f"{pluralise(len(lines), 'log dir')} could not be read by their brokers:\n  {_listed(lines)}"
+        yield f"{pluralise(len(lines), 'log dir')} could not be read by their brokers:\n  {listed(lines)}"

@@ -7,6 +7,9 @@ Plans, changes, operations, rejections and commits are kept regardless of age, b
 and because they grow with the changes made and not with the number of snapshots. Plans that change nothing are deleted
 after a day. Broker responses are kept; there is one for each broker, partition and API.
 
+Samples of load are kept for two weeks, and the hours that are computed from them for a year, whatever the retention of
+snapshots is. Of each profile the last versions are kept.
+
 Versions of `partitions` are kept for some days only. Of earlier snapshots they are rebuilt from `partition_history`, so
 that files and log grow with the changes in a cluster and not with the number of snapshots.
 
@@ -22,6 +25,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.locks import VACUUM, locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import TARGET_FILE_BYTES, Warehouse
@@ -48,7 +52,22 @@ PARTITION_VERSIONS_KEPT: Final = timedelta(days=7)
 PER_SNAPSHOT_TABLES: Final = ("snapshots", "events", "imbalance", "whatif")
 """Tables whose rows belong to one snapshot and are deleted with it; `snapshots` comes first."""
 
-SHORTENED_TABLES: Final = (*PER_SNAPSHOT_TABLES, "partition_history")
+SAMPLES_KEPT, HOURS_KEPT = timedelta(days=14), timedelta(days=365)
+
+LOAD_KEPT: Final = {
+    "partition_offsets": ("sampled_at", SAMPLES_KEPT),
+    "group_offsets": ("sampled_at", SAMPLES_KEPT),
+    "broker_metrics": ("sampled_at", SAMPLES_KEPT),
+    "partition_load": ("hour", HOURS_KEPT),
+    "broker_load": ("hour", HOURS_KEPT),
+    "group_load": ("hour", HOURS_KEPT),
+}
+"""The column with the age of a row of these tables, and how long rows are kept; rows without an age stay."""
+
+PROFILE_VERSIONS_KEPT: Final = 10
+"""Versions of each profile that are kept; a plan names the version that it was made by."""
+
+SHORTENED_TABLES: Final = (*PER_SNAPSHOT_TABLES, "partition_history", *LOAD_KEPT)
 """Tables that lose their oldest rows with each vacuum."""
 
 SHORTENED_FILE_BYTES: Final = 1 << 17
@@ -115,7 +134,32 @@ def _drop_rows(warehouse: Warehouse, oldest: int, now: datetime, *, dry_run: boo
     empty = _empty_plans(warehouse, now)
     if empty and not dry_run:
         drop_plans(warehouse, empty)
-    return {**dropped, "plans": len(empty), "partition_history": _shorten_history(warehouse, oldest, dry_run=dry_run)}
+    dropped["plans"] = len(empty)
+    dropped["partition_history"] = _shorten_history(warehouse, oldest, dry_run=dry_run)
+    for name, (column, kept) in LOAD_KEPT.items():
+        dropped[name] = _drop_where(warehouse, name, (column, "<", now - kept), dry_run=dry_run)
+    dropped["load_profiles"] = sum(
+        _drop_where(warehouse, "load_profiles", ("profile", "=", profile), ("version", "<", oldest), dry_run=dry_run)
+        for profile, oldest in _oldest_versions(warehouse).items()
+    )
+    return dropped
+
+
+def _drop_where(warehouse: Warehouse, name: str, *filters: Filter, dry_run: bool) -> int:
+    """Delete the rows of a table that pass all filters; return their number. There may be hundreds of millions."""
+    count = warehouse.count_where(name, *filters)
+    if count and not dry_run:
+        warehouse.delete_where(name, *filters)
+    return count
+
+
+def _oldest_versions(warehouse: Warehouse) -> dict[str, int]:
+    """Return the oldest version of each profile that is kept."""
+    versions = warehouse.read("load_profiles", columns=["profile", "version"]).group_by(["profile", "version"])
+    kept: dict[str, list[int]] = {}
+    for profile, version in sorted(values_of(versions.aggregate([]), "profile", "version"), reverse=True):
+        kept.setdefault(profile, []).append(version)
+    return {profile: of_profile[:PROFILE_VERSIONS_KEPT][-1] for profile, of_profile in kept.items()}
 
 
 def _empty_plans(warehouse: Warehouse, now: datetime) -> list[str]:

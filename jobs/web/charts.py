@@ -1,4 +1,4 @@
-"""Inline SVG charts: grouped bars, lines and a heat map.
+"""Inline SVG charts: grouped bars, lines, a heat map, and a map of hours.
 
 Each chart has a title for screen readers. Its values are labels and `<title>` texts of shapes. Colours are classes of
 the page's style, so they follow the dark and the light theme. A chart fills the available width: heights are in pixels
@@ -8,6 +8,7 @@ defines. Texts are escaped by Markup.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import count
 from typing import Final
 
@@ -312,3 +313,115 @@ def _runs(values: Sequence[object]) -> Iterator[tuple[int, int]]:
         if number == len(values) or values[number] != values[first]:
             yield first, number
             first = number
+
+
+_HOURS_OF_NAME: Final = 9
+_HOURS_OF_NAME_ON_A_PHONE: Final = 30
+"""Hours of a week that are as wide as the name of a day."""
+LEVELS: Final = 12
+"""Shades of a map of hours."""
+MAX_MAP_HEIGHT: Final = 720
+"""Height up to which the rows of a map of hours are as high as those of a heat map, in pixels."""
+MIN_ROW_HEIGHT: Final = 4
+MIN_LABEL_DISTANCE: Final = 13
+"""Pixels between the labels of two rows."""
+MAX_TITLED_CELLS: Final = 3_000
+"""Cells of a map of hours up to which each has its value as a title; of more cells each row has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HourRow:
+    """A name and its values by hour; None is a gap."""
+
+    name: str
+    values: Sequence[float | None]
+
+
+def hour_map(title: str, rows: Sequence[HourRow], hours: Sequence[datetime], shown: Shown) -> Markup:
+    """Draw a row of cells for each name, a cell for each hour, darker for larger values; gaps stay blank.
+
+    Cells of the same shade are one path, so that the map of hundreds of rows is small. Many rows are low, and not each
+    has its label.
+    """
+    most = max((value for row in rows for value in row.values if value is not None), default=0.0)
+    high = max(MIN_ROW_HEIGHT, min(CELL_HEIGHT, MAX_MAP_HEIGHT // max(len(rows), 1)))
+    height = len(rows) * high
+    labelled = -(-MIN_LABEL_DISTANCE // high)
+
+    def parts() -> Iterator[Markup]:
+        yield Markup(
+            '<svg viewBox="0 0 {wide} {height}" preserveAspectRatio="none" width="100%" height="{height}" '
+            'shape-rendering="crispEdges">'
+        ).format(wide=len(hours), height=height)
+        for level, path in sorted(_paths(rows, most, high).items()):
+            yield Markup('<path class="shade" fill-opacity="{opacity}" d="{path}"/>').format(
+                opacity=round(0.08 + 0.87 * level / LEVELS, 2), path=path
+            )
+        yield Markup("</svg>")
+        yield from _day_marks(hours, height)
+        for number, row in enumerate(rows):
+            if number % labelled == 0:
+                yield _named(row.name, number * high + min(high, MIN_LABEL_DISTANCE) / 2 + 4)
+        yield from _titles(rows, hours, high, shown)
+
+    key = Markup(
+        '<ul class="legend"><li>0 <span class="shade-key deep" aria-hidden="true"></span> {most}</li>'
+        "<li>blank: not known</li></ul>"
+    ).format(most=shown(most))
+    return key + _picture(title, height + AXIS, parts(), "shades")
+
+
+def _paths(rows: Sequence[HourRow], most: float, high: int) -> dict[int, str]:
+    """Return a path of rectangles for each shade, an hour wide and a row high.
+
+    >>> _paths([HourRow("a", [0.0, 9.0, 9.0, None])], 9.0, 5)
+    {0: 'M0 0h1v4h-1z', 12: 'M1 0h2v4h-2z'}
+    """
+    paths: dict[int, list[str]] = {}
+    for number, row in enumerate(rows):
+        shades = [None if value is None else round(LEVELS * value / (most or 1.0)) for value in row.values]
+        for first, end in _runs(shades):
+            if (shade := shades[first]) is not None:
+                wide = end - first
+                paths.setdefault(shade, []).append(f"M{first} {number * high}h{wide}v{high - 1}h-{wide}z")
+    return {shade: "".join(parts) for shade, parts in paths.items()}
+
+
+def _day_marks(hours: Sequence[datetime], height: Number) -> Iterator[Markup]:
+    """Draw a line at each midnight with the day below, where there is room; on a phone for every second day."""
+    midnights = [number for number, hour in enumerate(hours) if hour.hour == 0]
+    for place, number in enumerate(midnights):
+        x = _share(number, len(hours))
+        yield Markup('<line class="day" x1="{x}%" x2="{x}%" y1="0" y2="{end}"/>').format(x=x, end=height + 4)
+        if (room := len(hours) - number) >= _HOURS_OF_NAME:
+            yield Markup('<text class="axis{tight}" x="{x}%" dx="3" y="{y}">{day}</text>').format(
+                tight=" tight" if place % 2 or room < _HOURS_OF_NAME_ON_A_PHONE else "",
+                x=x,
+                y=height + AXIS - 6,
+                day=f"{hours[number]:%a %d}",
+            )
+
+
+def _titles(rows: Sequence[HourRow], hours: Sequence[datetime], high: int, shown: Shown) -> Iterator[Markup]:
+    """Return shapes over the cells whose titles are values: the value of each cell, or the most of each row."""
+    is_small = len(rows) * len(hours) <= MAX_TITLED_CELLS
+    for number, row in enumerate(rows):
+        values = {place: value for place, value in enumerate(row.values) if value is not None}
+        if values and not is_small:
+            peak = max(values, key=lambda place: (values[place], -place))
+            values = {peak: values[peak]}
+        for place, value in values.items():
+            first, wide = (place, 1) if is_small else (0, len(hours))
+            yield Markup(
+                '<rect class="over" x="{x}%" y="{y}" width="{wide}%" height="{high}">'
+                "<title>{name}, {most}{hour} UTC: {value}</title></rect>"
+            ).format(
+                x=_share(first, len(hours)),
+                y=number * high,
+                wide=_share(wide, len(hours)),
+                high=high,
+                name=row.name,
+                most="" if is_small else "most at ",
+                hour=f"{hours[place]:%a %Y-%m-%d %H:%M}",
+                value=shown(value),
+            )

@@ -1,4 +1,4 @@
-"""The report of a cluster: health, leaders and replicas by broker, their history, plans and commits.
+"""The report of a cluster: health, leaders, replicas and load by broker, their history, plans and commits.
 
 Every section is built from the views in `jobs.sql_views` at one snapshot. The what-if rows are those stored by
 `surveyor whatif`. The result is rendered by the template `cluster.html`.
@@ -17,10 +17,12 @@ from msgspec import Struct
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.core.arrow_rows import as_rows, values_of
+from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries, structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedLeadership
 from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
 from jobs.web.embedded_table import EmbeddedTable, masked_column
+from jobs.web.load_page import load_page
 from jobs.web.render import Fact, alarming, fact, render, snapshot_header
 from schemas.enums import NO_CONTROLLER, FailureScenario
 from schemas.rows import LossImpact
@@ -56,7 +58,7 @@ class PlacedBroker(Protocol):
 B = TypeVar("B", bound=PlacedBroker)
 
 
-def cluster_page(summaries: Summaries, now: datetime) -> str:
+def cluster_page(settings: Settings, summaries: Summaries, now: datetime) -> str:
     """Return the page as HTML."""
     return render(
         "cluster.html",
@@ -64,6 +66,7 @@ def cluster_page(summaries: Summaries, now: datetime) -> str:
         health=health_facts(summaries.typed_rows(ClusterSummary)[0]),
         brokers=_brokers(summaries),
         imbalance=_imbalance(summaries),
+        load=load_page(settings, summaries.snapshot, now, summaries.until),
         leaders=_leaders(summaries),
         trouble=unhealthy_partitions(summaries),
         plans=plans(summaries),

@@ -51,7 +51,7 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     with progress("reading the tables and rendering the page"):
         if plan is None:
             chosen = find_snapshot(settings.warehouse, snapshot_id)
-            html = cluster_page(summaries(settings.warehouse, chosen), now)
+            html = cluster_page(settings, summaries(settings.warehouse, chosen), now)
             path = out or Path("report.html")
             result = {"snapshot_id": chosen.snapshot_id}
         else:
@@ -152,7 +152,7 @@ def write_fleet_report(settings: Settings, out: Path | None, parallel: int | Non
         warehouse = member.warehouse
         chosen = find_snapshot(warehouse)
         path = pages / _page_of(member.cluster)
-        written = replace_file(path, cluster_page(summaries(warehouse, chosen), now))
+        written = replace_file(path, cluster_page(member, summaries(warehouse, chosen), now))
         health = healths[member.cluster] = newest_health(warehouse, chosen, member.conf.imbalance_threshold)
         return CommandResult({"path": str(path), "bytes": written, "health": health.json})
 

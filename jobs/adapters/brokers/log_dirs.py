@@ -6,19 +6,31 @@ not show how far a replica being copied is behind. Only a comparison with the en
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from kafka.errors import for_code
 from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, error_name, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.brokers.topic_entries import (
+    Fields,
+    OtherFormError,
+    ResponseReader,
+    TopicEntries,
+    UndecodedResponse,
+    UndecodedResponseHeader,
+    as_native,
+)
 from jobs.adapters.delta.table_schemas import schema_of
+from jobs.core.arrow_rows import values_of
 from schemas.rows import Broker, LogDir
 
 PartitionNumbers = Mapping[str, Sequence[int]]
@@ -38,8 +50,16 @@ LATEST: Final = -1
 LOG_COLUMNS: Final = schema_of("sizes").remove(0)
 """Columns of SIZES without the cluster."""
 
-CORDONED_SINCE: Final = 5
-"""Version of DescribeLogDirs that marks cordoned log dirs."""
+_ERROR_SINCE, _VOLUME_SINCE, _CORDONED_SINCE = 3, 4, 5
+"""Versions of DescribeLogDirs from which on it has an error code, bytes of volumes, and a mark of cordoned log dirs."""
+
+LOG: Final[Fields] = (
+    ("partition_index", ">i4"),
+    ("partition_size", ">i8"),
+    ("offset_lag", ">i8"),
+    ("is_future_key", "u1"),
+)
+"""Fields of a log."""
 
 UNKNOWN_BYTES: Final = -1
 """A broker's value for unknown bytes; before Kafka 3.3 (DescribeLogDirs 4) the field does not exist."""
@@ -78,8 +98,7 @@ def read_log_dirs(
     """
 
     def question(ask: Ask, broker: Broker) -> LogDirs:
-        response = _describe_log_dirs(ask, None)
-        log_dirs = log_dirs_of(broker.broker_id, response.results, datetime.now(UTC), response.API_VERSION)
+        log_dirs = log_dirs_of(broker.broker_id, describe_log_dirs(ask), datetime.now(UTC))
         on_response(log_dirs)
         return log_dirs
 
@@ -100,60 +119,123 @@ def read_replica_sizes(
 
     def question(ask: Ask, broker: Broker) -> ReplicaSizes:
         requested = partitions[broker.broker_id]
-        sizes = {
-            (topic.name, log.partition_index): log.partition_size
-            for log_dir in _describe_log_dirs(ask, requested).results
-            for topic in log_dir.topics
-            for log in topic.partitions
-            if not log.is_future_key
-        }
+        logs = log_dirs_of(broker.broker_id, describe_log_dirs(ask, requested), datetime.now(UTC)).logs
+        current = logs.filter(pc.invert(logs["is_future"]))
+        sizes = {(topic, number): size for topic, number, size in values_of(current, "topic", "partition", "bytes")}
         return ReplicaSizes(sizes=sizes, ends=_end_offsets(ask, requested))
 
     return ask_brokers(brokers, read_properties(command_config), timeout_seconds, question)
 
 
-def _describe_log_dirs(ask: Ask, partitions: PartitionNumbers | None) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Return a broker's response with the logs of all partitions, or of `partitions`; raise its error if it refuses."""
+class ReportedLogDir(NamedTuple):
+    """A log dir as a broker reported it; UNKNOWN_BYTES and None for what its version does not report."""
+
+    error_code: int
+    log_dir: str
+    topics: TopicEntries
+    """Its logs, with the fields of LOG."""
+    total_bytes: int
+    usable_bytes: int
+    is_cordoned: bool | None
+
+
+class _Request(DescribeLogDirsRequest, init=False):  # type: ignore[call-arg, misc] # kafka-python is untyped
+    header_class = UndecodedResponseHeader
+    __slots__ = ()
+
+
+def describe_log_dirs(ask: Ask, partitions: PartitionNumbers | None = None) -> list[ReportedLogDir]:
+    """Return a broker's log dirs, with the logs of all partitions or of some; raise its error if it refuses."""
     topics = None if partitions is None else [(topic, list(numbers)) for topic, numbers in partitions.items()]
-    response = ask(DescribeLogDirsRequest(topics=topics))
-    if response.error_code:  # always 0 before version 3
-        raise for_code(response.error_code)
-    if not response.results:
+    error, log_dirs = decode_log_dirs(ask(_Request(topics=topics)))
+    if error:  # always 0 before version 3
+        raise for_code(error)
+    if not log_dirs:
         raise PermissionError("it returned no log dir: DescribeLogDirs needs DESCRIBE on the cluster")
-    return response
+    return log_dirs
 
 
-def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime, version: int = CORDONED_SINCE) -> LogDirs:
-    """Turn a broker's `DescribeLogDirsResult`s into rows; `version` is the response's API version."""
-    marks_cordoned = version >= CORDONED_SINCE
-    logs = [
-        (topic.name, log.partition_index, log_dir.log_dir, log.partition_size, log.offset_lag, log.is_future_key)
-        for log_dir in log_dirs
-        if log_dir.error_code == NO_ERROR
-        for topic in log_dir.topics
-        for log in topic.partitions
+def decode_log_dirs(response: UndecodedResponse) -> tuple[int, list[ReportedLogDir]]:
+    """Decode the error code and the log dirs of a response."""
+    if response.is_flexible:
+        with suppress(OtherFormError):
+            return _decode_flexible(ResponseReader(response.data), response.version)
+    described = response.decode()
+    marks_cordoned = response.version >= _CORDONED_SINCE
+    return described.error_code, [
+        ReportedLogDir(
+            error_code=row.error_code,
+            log_dir=row.log_dir,
+            topics=TopicEntries.of_objects(row.topics, LOG),
+            total_bytes=row.total_bytes,
+            usable_bytes=row.usable_bytes,
+            is_cordoned=row.is_cordoned if marks_cordoned else None,
+        )
+        for row in described.results
     ]
-    columns = [[broker_id] * len(logs), *(zip(*logs, strict=True) if logs else [()] * 6), [now] * len(logs)]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, LOG_COLUMNS, strict=True)]
-    failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NO_ERROR}
-    dirs = [
+
+
+def _decode_flexible(reader: ResponseReader, version: int) -> tuple[int, list[ReportedLogDir]]:
+    reader.number(4)  # the throttle time
+    error = reader.number(2) if version >= _ERROR_SINCE else NO_ERROR
+    log_dirs = []
+    for _ in range(reader.length()):
+        has_volume = version >= _VOLUME_SINCE
+        row = ReportedLogDir(
+            error_code=reader.number(2),
+            log_dir=reader.text().decode(),
+            topics=reader.topics(LOG),
+            total_bytes=reader.number(8) if has_volume else UNKNOWN_BYTES,
+            usable_bytes=reader.number(8) if has_volume else UNKNOWN_BYTES,
+            is_cordoned=bool(reader.number(1)) if version >= _CORDONED_SINCE else None,
+        )
+        reader.end_structure()
+        log_dirs.append(row)
+    return error, log_dirs
+
+
+def log_dirs_of(broker_id: int, log_dirs: Sequence[ReportedLogDir], now: datetime) -> LogDirs:
+    """Turn a broker's log dirs into rows."""
+    logs = [_logs(broker_id, row, now) for row in log_dirs if row.error_code == NO_ERROR]
+    dirs = dir_rows(broker_id, log_dirs, now)
+    failed = {row.log_dir: row.error for row in dirs if row.error is not None}
+    return LogDirs(logs=pa.concat_tables([LOG_COLUMNS.empty_table(), *logs]), failed=failed, dirs=dirs)
+
+
+def dir_rows(broker_id: int, log_dirs: Sequence[ReportedLogDir], now: datetime) -> list[LogDir]:
+    """Turn a broker's log dirs into rows of LOG_DIRS."""
+    return [
         LogDir(
             broker_id=broker_id,
-            log_dir=log_dir.log_dir,
-            total_bytes=_byte_count(log_dir, "total_bytes"),
-            usable_bytes=_byte_count(log_dir, "usable_bytes"),
-            error=failed.get(log_dir.log_dir),
+            log_dir=row.log_dir,
+            total_bytes=_known(row.total_bytes),
+            usable_bytes=_known(row.usable_bytes),
+            error=error_name(row.error_code) if row.error_code != NO_ERROR else None,
             taken_at=now,
-            cordoned=bool(log_dir.is_cordoned) if marks_cordoned else None,
+            cordoned=row.is_cordoned,
         )
-        for log_dir in log_dirs
+        for row in log_dirs
     ]
-    return LogDirs(logs=pa.Table.from_arrays(arrays, schema=LOG_COLUMNS), failed=failed, dirs=dirs)
 
 
-def _byte_count(log_dir: Any, name: str) -> int | None:  # noqa: ANN401 - kafka-python is untyped
-    count = getattr(log_dir, name, UNKNOWN_BYTES)
-    return None if count is None or count == UNKNOWN_BYTES else int(count)
+def _logs(broker_id: int, log_dir: ReportedLogDir, now: datetime) -> pa.Table:
+    names, _, entries = log_dir.topics
+    topics = pa.array(names, pa.binary()).cast(pa.string()).take(pa.array(log_dir.topics.topic_of_entry))
+    columns = {
+        "broker_id": pa.repeat(broker_id, len(entries)),
+        "topic": topics,
+        "partition": as_native(entries["partition_index"]),
+        "log_dir": pa.repeat(log_dir.log_dir, len(entries)),
+        "bytes": as_native(entries["partition_size"]),
+        "offset_lag": as_native(entries["offset_lag"]),
+        "is_future": entries["is_future_key"].astype(bool),
+        "taken_at": pa.repeat(pa.scalar(now, LOG_COLUMNS.field("taken_at").type), len(entries)),
+    }
+    return pa.table(columns).cast(LOG_COLUMNS)
+
+
+def _known(count: int) -> int | None:
+    return None if count == UNKNOWN_BYTES else count
 
 
 def _end_offsets(ask: Ask, partitions: PartitionNumbers) -> dict[tuple[str, int], int]:

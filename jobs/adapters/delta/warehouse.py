@@ -22,7 +22,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from jobs.adapters.delta.arrow_reads import Filter, missing_files, native_files, read_where
+from jobs.adapters.delta.arrow_reads import Filter, count_where, missing_files, native_files, read_where
 from jobs.adapters.delta.compatibility import (
     changed_properties,
     incompatibility,
@@ -262,6 +262,10 @@ class Warehouse:
 
         return self._commit(table, write)
 
+    def delete_where(self, table: str, *filters: Filter) -> None:
+        """Delete the cluster's rows that pass all filters."""
+        self.delete(table, " AND ".join(map(_condition, filters)))
+
     def delete(self, table: str, where: str) -> None:
         """Delete the cluster's rows that satisfy `where`."""
         predicate = self._own(where)
@@ -272,18 +276,18 @@ class Warehouse:
         table: str,
         limit: Filter,
         make: Callable[[pa.Table], pa.Table],
-        *,
+        *limits: Filter,
         lock_seconds: float | None = None,
     ) -> None:
-        """Replace the rows that pass `limit` by the result of `make`.
+        """Replace the rows that pass `limit`, and all `limits`, by the result of `make`.
 
         If another process changes those rows in between, they are read again and `make` is called again. Nothing is
         written if it returns the same table. `lock_seconds` is how long to wait for the table's lock, as in `locked`.
         """
-        predicate = self._own(_condition(limit))
+        predicate = self._own(" AND ".join(map(_condition, (limit, *limits))))
 
         def write(delta: DeltaTable) -> None:
-            stored = self._own_rows(table, delta, limit)
+            stored = self._own_rows(table, delta, limit, *limits)
             rows = make(stored)
             if rows is stored:
                 return
@@ -379,6 +383,12 @@ class Warehouse:
                 raise self._lost(table, version, lost[0])
             return self.paths(table)
         return [f"{self.path(table)}/{name}" for name in names]
+
+    def count_where(self, table: str, *filters: Filter) -> int:
+        """Count the cluster's rows of a table that pass all filters."""
+        with self._store_errors(table):
+            own = [("cluster", "=", self.cluster), *filters]
+            return count_where(self._open(table), native_files(self.path(table)), own)
 
     def count(self, table: str) -> int | None:
         """Count the cluster's rows by the statistics of the table's files, None if a file has none."""
@@ -542,11 +552,17 @@ def _append(delta: DeltaTable, rows: pa.Table) -> None:
 def _condition(condition: Filter) -> str:
     """Format a comparison as SQL.
 
-    >>> _condition(("plan_id", "=", "5f")), _condition(("snapshot_id", ">=", 4))
-    ("plan_id = '5f'", 'snapshot_id >= 4')
+    >>> _condition(("plan_id", "=", "5f")), _condition(("snapshot_id", ">=", 4)), _condition(("hour", "is", None))
+    ("plan_id = '5f'", 'snapshot_id >= 4', 'hour is NULL')
+    >>> from datetime import UTC
+    >>> _condition(("hour", "<", datetime(2026, 11, 20, 10, tzinfo=UTC)))
+    "hour < '2026-11-20T10:00:00+00:00'"
     """
     column, comparison, value = condition
-    return f"{column} {comparison} {quote_identifier(value) if isinstance(value, str) else value}"
+    if value is None:
+        return f"{column} {comparison} NULL"
+    text = value.isoformat() if isinstance(value, datetime) else value
+    return f"{column} {comparison} {quote_identifier(text) if isinstance(text, str) else text}"
 
 
 def _with_other_columns(delta: DeltaTable, rows: pa.Table) -> pa.Table:

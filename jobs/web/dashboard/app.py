@@ -1,7 +1,8 @@
 """The script that Streamlit runs for each session of the dashboard, and again at each interaction.
 
 It lets the user select a cluster, a snapshot and a page, and shows the page from `pages`. Its arguments are
-`--warehouse`, `--cluster` and `--max-plan-age-hours`, after `--`.
+`--warehouse`, `--cluster`, `--max-plan-age-hours` and `--capacity`, after `--`. The capacities are those that the
+configuration file states for the cluster.
 """
 
 import argparse
@@ -46,6 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--warehouse", required=True)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--max-plan-age-hours", type=float, required=True)
+    parser.add_argument("--capacity", default="{}")
     return parser.parse_args(sys.argv[1:])
 
 
@@ -66,7 +68,9 @@ def _show(arguments: argparse.Namespace) -> None:
     age = format_age(snapshot.taken_at)
     cluster_id = f" (id {snapshot.cluster_id})" if snapshot.cluster_id else ""
     st.text(f"snapshot {snapshot.snapshot_id}{cluster_id} taken {shown_time(snapshot.taken_at)} UTC, {age} old")
-    PAGES[page](SnapshotRef(arguments.warehouse, cluster, snapshot.snapshot_id), arguments.max_plan_age_hours)
+    capacity = arguments.capacity if cluster == arguments.cluster else "{}"
+    place = SnapshotRef(arguments.warehouse, cluster, snapshot.snapshot_id, capacity)
+    PAGES[page](place, arguments.max_plan_age_hours)
 
 
 def _chosen(cluster: str, taken: pa.Table) -> Snapshot:

@@ -6,24 +6,29 @@ some seconds. Arrow tables are immutable, so all sessions share them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import find_snapshot
-from jobs.runtime.settings import ClusterConf
+from jobs.runtime.settings import CapacityConf, ClusterConf, Settings
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import commits, leaders_over_time, plans, unhealthy_partitions
 from jobs.web.embedded_table import masked_column
 from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, newest_health, rows_of
+from jobs.web.load_page import LoadPage, load_page
 from jobs.web.plan_page import PlanTables
-from jobs.web.report import summaries
+from jobs.web.report import summaries, until_of
 
 CACHE_SECONDS: Final = 5
 """Lifetime of cached data that can grow."""
+LOAD_CACHE_SECONDS: Final = 60
+"""Lifetime of cached loads, which change every hour."""
 CACHED_SNAPSHOTS: Final = 12
 """Snapshots in the cache."""
 CACHED_CLUSTERS: Final = 1_000
@@ -39,6 +44,13 @@ class SnapshotRef:
     uri: str
     cluster: str
     snapshot_id: int
+    capacity: str = "{}"
+    """Section `capacity` of the configuration file, as JSON."""
+
+    @property
+    def settings(self) -> Settings:
+        conf = ClusterConf(capacity=msgspec.json.decode(self.capacity, type=CapacityConf))
+        return Settings(self.cluster, self.uri, conf)
 
     @property
     def warehouse(self) -> Warehouse:
@@ -116,6 +128,13 @@ def sections(place: SnapshotRef) -> dict[str, pa.Table]:
     """Return tables as in the report: unhealthy partitions and the leader history."""
     at = place.summaries
     return {"trouble": unhealthy_partitions(at).rows, "leaders": leaders_over_time(at).rows}
+
+
+@st.cache_resource(ttl=LOAD_CACHE_SECONDS, max_entries=CACHED_SNAPSHOTS, show_spinner=False)
+def load(place: SnapshotRef) -> LoadPage | None:
+    """Return the load of a cluster in the last hour before the next snapshot; in the newest one for the newest."""
+    snapshot = find_snapshot(place.warehouse, place.snapshot_id)
+    return load_page(place.settings, snapshot, datetime.now(UTC), until_of(place.warehouse, snapshot))
 
 
 @st.cache_resource(ttl=CACHE_SECONDS, max_entries=CACHED_SNAPSHOTS, show_spinner=False)

@@ -6,6 +6,7 @@ are escaped or shown without Markdown: in cells, charts and `st.text`.
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import altair as alt
@@ -13,7 +14,9 @@ import pyarrow as pa
 import streamlit as st
 from markupsafe import Markup
 
-from jobs.web.charts import Group
+from jobs.core.units import format_bytes
+from jobs.repositories.loads import HOUR
+from jobs.web.charts import MAX_MAP_HEIGHT, MIN_ROW_HEIGHT, Group, HourRow
 from jobs.web.cluster_page import ABSENCES
 from jobs.web.dashboard.cache import ROWS_SHOWN, search_rows
 from jobs.web.render import Fact
@@ -29,6 +32,8 @@ MAX_LABELLED_SNAPSHOTS: Final = 20
 LABEL: Final = "#7f8790"
 """Colour of values in charts, readable on light and dark pages."""
 ON_SHADES: Final = "#24292f"
+SHADE: Final = "#1f83c4"
+"""Colour of cells that are stronger for larger values, on light and dark pages."""
 
 _TOP: Final = alt.Legend(orient="top")
 _ALL_LABELS: Final = alt.Axis(labelOverlap=False)
@@ -143,6 +148,38 @@ def heat_map(title: str, counts: Sequence[LeaderCount]) -> None:
     height = MARGIN_HEIGHT + BAR_HEIGHT * max(len({cell.broker for cell in counts}), 1)
     st.altair_chart(alt.layer(*layers).properties(height=height), width="stretch")
     st.caption("Framed cells: " + "; ".join(f"{name}, it {meaning}" for name, meaning in ABSENCES.items()))
+
+
+def hour_map(title: str, rows: Sequence[HourRow], hours: Sequence[datetime]) -> None:
+    """Draw the bytes per second of each broker by hour, in UTC; cells without a value stay blank."""
+    cells = [
+        (row.name, hour, value, f"{format_bytes(value)}/s")
+        for row in rows
+        for hour, value in zip(hours, row.values, strict=True)
+        if value is not None
+    ]
+    names, starts, values, texts = (list(column) for column in zip(*cells, strict=True))
+    ends = [hour + HOUR for hour in starts]
+    data = pa.table({"name": names, "from": starts, "until": ends, "rate": values, "load": texts})
+    utc = alt.Scale(type="utc")
+    chart = (
+        alt.Chart(data, title=title)
+        .mark_rect(color=SHADE)
+        .encode(
+            x=alt.X("from:T", title=None, scale=utc, axis=alt.Axis(format="%a %d", tickCount="day", grid=False)),
+            x2="until:T",
+            y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelOverlap=True)),
+            opacity=alt.Opacity("rate:Q", legend=None, scale=alt.Scale(domainMin=0, range=[0.08, 1])),
+            tooltip=[
+                alt.Tooltip("name:N", title="broker"),
+                alt.Tooltip("utcyearmonthdatehoursminutes(from):T", title="from, UTC"),
+                alt.Tooltip("load:N"),
+            ],
+        )
+    )
+    height = max(MIN_ROW_HEIGHT, min(BAR_HEIGHT, MAX_MAP_HEIGHT // len(rows)))
+    st.altair_chart(chart.properties(height=MARGIN_HEIGHT + height * len(rows)), width="stretch")
+    st.caption(f"faint: 0, strong: {format_bytes(max(values))}/s, blank: not known")
 
 
 def _colour(field: str, series: Sequence[str]) -> Any:  # noqa: ANN401 - one of Altair's

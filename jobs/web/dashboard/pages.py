@@ -1,4 +1,4 @@
-"""The pages of the dashboard: cluster, brokers, leader history, plans and commits."""
+"""The pages of the dashboard: cluster, brokers, load, leader history, plans and commits."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -28,7 +28,18 @@ from jobs.web.dashboard.cache import (
     sections,
     views,
 )
-from jobs.web.dashboard.components import LeaderCount, SeriesPoint, bars, cards, heat_map, lines, plain_text, table
+from jobs.web.dashboard.cache import load as load_of
+from jobs.web.dashboard.components import (
+    LeaderCount,
+    SeriesPoint,
+    bars,
+    cards,
+    heat_map,
+    hour_map,
+    lines,
+    plain_text,
+    table,
+)
 from jobs.web.fleet_page import fleet_facts, fleet_table
 from jobs.web.plan_page import (
     before_and_after,
@@ -98,6 +109,24 @@ def brokers(place: SnapshotRef, _: float) -> None:
         ]
     )
     table(partitions_on(place, broker), f"partitions of broker {broker}", f"broker-{broker}")
+
+
+def load(place: SnapshotRef, _: float) -> None:
+    """Show the load of brokers by hour, and the hottest partitions."""
+    page = load_of(place)
+    if page is None:
+        st.info("No load is known before this time. Run `surveyor load sample --every 5m` and `surveyor load rollup`.")
+        return
+    st.text(page.about)
+    cards(page.facts)
+    for note in page.notes:
+        st.warning(plain_text(note))
+    for drawn in page.maps:
+        hour_map(drawn.title, drawn.rows, drawn.hours)
+        if drawn.cut:
+            st.caption(drawn.cut)
+    table(page.brokers.rows, "brokers", "load-brokers")
+    table(page.partitions.rows, "hottest partitions", "load-partitions")
 
 
 def leaders(place: SnapshotRef, _: float) -> None:
@@ -187,6 +216,7 @@ CLUSTER: Final = "Cluster"
 PAGES: Final[Mapping[str, Callable[[SnapshotRef, float], None]]] = {
     CLUSTER: cluster,
     "Brokers": brokers,
+    "Load": load,
     "Leader history": leaders,
     "Plans": plans,
     "Commits": commits,

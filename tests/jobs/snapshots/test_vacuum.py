@@ -536,3 +536,47 @@ def test_the_last_state_of_a_lost_one_is_kept(warehouse: Warehouse) -> None:
     rows = warehouse.rows("partition_history")
     kept = sorted((row["topic"], row["snapshot_id"], row["leader_epoch"]) for row in rows)
     assert kept == [("again", 3, None), ("orders", 2, 5), ("orders", 3, None)]
+
+
+def test_loads_have_their_own_retention(cluster: Cluster) -> None:
+    """Samples stay for two weeks and hours for a year, whatever the retention of snapshots; imported hours have no age."""
+    warehouse, minute = cluster.warehouse, timedelta(minutes=1)
+    of_partition = {"topic": "orders", "partition": 0}
+    of_group = {"group_id": "g", "topic": "orders"}
+    rows: dict[str, tuple[str, timedelta, Row]] = {
+        "partition_offsets": ("sampled_at", 14 * DAY, {**of_partition, "stored_at": NOW, "leader": 1}),
+        "group_offsets": (
+            "sampled_at",
+            14 * DAY,
+            {**of_group, "stored_at": NOW, "group_type": "classic", "partition": 0},
+        ),
+        "broker_metrics": ("sampled_at", 14 * DAY, {"broker_id": 1, "metric": "cpu", "value": 1.0, "source": "file"}),
+        "partition_load": ("hour", 365 * DAY, {**of_partition, "samples": 1, "method": "delta_size"}),
+        "broker_load": ("hour", 365 * DAY, {"broker_id": 1}),
+        "group_load": ("hour", 365 * DAY, of_group),
+    }
+    for name, (column, kept, row) in rows.items():
+        warehouse.append(name, [{**row, column: NOW - kept + minute}, {**row, column: NOW - kept - minute}])
+    warehouse.append("partition_load", [{**of_partition, "hour": None, "method": "imported"}])
+    for profile, versions in (("default", 12), ("night", 3)):
+        row = {"profile": profile, "created_at": NOW, "window": "Mon 20:00", "partition": 0}
+        topics = ("orders", "bills")
+        warehouse.append(
+            "load_profiles",
+            [{**row, "version": n + 1, "topic": name} for n in range(versions) for name in topics],
+        )
+
+    dry = run(warehouse, timedelta(hours=1), dry_run=True)
+    done = run(warehouse, timedelta(hours=1))
+
+    assert {name: {row[column] for row in warehouse.rows(name)} for name, (column, _, _) in rows.items()} == {
+        name: {NOW - kept + minute, *([None] if name == "partition_load" else [])}
+        for name, (_, kept, _) in rows.items()
+    }
+    versions = {(row["profile"], row["version"]) for row in warehouse.rows("load_profiles")}
+    assert versions == {*(("default", n) for n in range(3, 13)), *(("night", n) for n in range(1, 4))}
+    dropped = [{row["table"]: row["rows_dropped"] for row in result["tables"]} for result in (dry, done)]
+    assert dropped[0] == dropped[1]
+    assert {name: dropped[0][name] for name in (*rows, "load_profiles")} == dict.fromkeys(rows, 1) | {
+        "load_profiles": 4
+    }

@@ -1,31 +1,21 @@
 """What is made of brokers' answers about their disks; real brokers answer in test_sizes_brokers."""
 
-from typing import Any
-
-from kafka.protocol.admin import DescribeLogDirsResponse
+import numpy as np
 
 from jobs.adapters.brokers.fanout import NOT_UNDERSTOOD, Ask, ask_brokers
-from jobs.adapters.brokers.log_dirs import LOG_COLUMNS, log_dirs_of, read_log_dirs
+from jobs.adapters.brokers.log_dirs import LOG, LOG_COLUMNS, ReportedLogDir, log_dirs_of, read_log_dirs
+from jobs.adapters.brokers.topic_entries import TopicEntries
 from jobs.adapters.embedded.processes import free_port
 from schemas.rows import Broker
 from tests.jobs.support.kafka.paged_brokers import PagedCluster
 from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.warehouse_rows import NOW
 
-LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
-Topic = LogDir.DescribeLogDirsTopic
-Log = Topic.DescribeLogDirsPartition
 
-
-def _log_dir(path: str, *logs: tuple[str, int, int, int, bool], error: int = 0) -> Any:  # noqa: ANN401 - it is untyped
-    topics = [
-        Topic(
-            name=topic,
-            partitions=[Log(partition_index=partition, partition_size=size, offset_lag=lag, is_future_key=future)],
-        )
-        for topic, partition, size, lag, future in logs
-    ]
-    return LogDir(error_code=error, log_dir=path, topics=topics)
+def _log_dir(path: str, *logs: tuple[str, int, int, int, bool], error: int = 0) -> ReportedLogDir:
+    entries = np.array([log[1:] for log in logs], np.dtype([*LOG]))
+    topics = TopicEntries([log[0].encode() for log in logs], np.ones(len(logs), np.int64), entries)
+    return ReportedLogDir(error, path, topics, total_bytes=1000, usable_bytes=-1, is_cordoned=None)
 
 
 def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
@@ -47,6 +37,9 @@ def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
         )
     ]
     assert read.failed == {"/c": "KafkaStorageError (56)"}
+    assert [(row.log_dir, row.total_bytes, row.usable_bytes) for row in read.dirs] == [
+        (path, 1000, None) for path in ("/a", "/b", "/c")
+    ]
 
 
 def test_broker_that_holds_nothing() -> None:

@@ -138,8 +138,10 @@ class PagedCluster:
                 answer = struct.pack(">i", correlation) + self._answer(port, key, version, body)
                 connection.sendall(struct.pack(">i", len(answer)) + answer)
 
-    def _answer(self, port: int, key: int, version: int, body: bytes) -> bytes:
-        answers: dict[int, Callable[[int, bytes], Any]] = {
+    @cached_property
+    def answers(self) -> dict[int, Callable[[int, bytes], Any]]:
+        """Functions of the version and body of a request by API key; bytes are in a flexible version."""
+        return {
             18: self._versions,
             55: self._quorum,
             60: self._cluster,
@@ -153,7 +155,14 @@ class PagedCluster:
             75: self._page,
             74: self._names,
         }
-        response = answers[key](version, body)
+
+    @property
+    def spoken(self) -> dict[int, int]:
+        """Highest version by API key."""
+        return {key: highest for key, highest in _SPOKEN.items() if key not in _ADDED[self.newest]}
+
+    def _answer(self, port: int, key: int, version: int, body: bytes) -> bytes:
+        response = self.response(port, key, version, body)
         if key == 18:
             response.finalized_features_epoch = 0 if self.ports.index(port) in self.behind else 8
         self.asked.append((port, {3: NOT_PAGED, 74: LISTED, 75: PAGED}.get(key, str(key))))
@@ -163,11 +172,16 @@ class PagedCluster:
         encoded: bytes = response.encode(version=version)
         return (b"\0" if flexible else b"") + encoded
 
+    def response(self, port: int, key: int, version: int, body: bytes) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        """Answer a request that one of the brokers got; `port` is that broker's."""
+        del port
+        return self.answers[key](version, body)
+
     def _versions(self, version: int, _: bytes) -> Any:  # noqa: ANN401 - kafka-python is untyped
         api = ApiVersionsResponse.ApiVersion
-        spoken = {key: highest for key, highest in _SPOKEN.items() if key not in _ADDED[self.newest]}
         keys = [
-            api(api_key=key, min_version=1 if key == 74 else 0, max_version=highest) for key, highest in spoken.items()
+            api(api_key=key, min_version=1 if key == 74 else 0, max_version=highest)
+            for key, highest in self.spoken.items()
         ]
         return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0, version=version)
 
@@ -407,13 +421,17 @@ _SET: Final = _entry(SETTINGS[0], OVERRIDE)
 _UNSET: Final = [_entry(name, DEFAULT) for name in SETTINGS[1:]]
 
 
-def main(sizes: Sequence[str], newest: str) -> None:
-    topics, partitions, brokers = map(int, sizes)
-    cluster = PagedCluster(topics, partitions, brokers, newest)
+def print_ports(cluster: PagedCluster) -> None:
+    """Run a cluster until the standard input ends."""
     cluster.start()
     for port in cluster.ports:
         print(port, flush=True)  # noqa: T201 - what the parent reads
     sys.stdin.read()
+
+
+def main(sizes: Sequence[str], newest: str) -> None:
+    topics, partitions, brokers = map(int, sizes)
+    print_ports(PagedCluster(topics, partitions, brokers, newest))
 
 
 if __name__ == "__main__":

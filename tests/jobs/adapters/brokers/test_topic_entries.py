@@ -1,0 +1,157 @@
+"""Lists of topics as arrays against kafka-python's own encoding, of any names, numbers and versions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.admin import DescribeLogDirsResponse
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+
+from jobs.adapters.brokers.log_dirs import decode_log_dirs
+from jobs.adapters.brokers.partition_offsets import (
+    LATEST,
+    NO_OFFSET,
+    NOT_ANSWERED,
+    Offsets,
+    Partitions,
+    list_offsets,
+)
+from jobs.adapters.brokers.topic_entries import OtherFormError, ResponseReader, UndecodedResponse
+
+Topics = dict[str, dict[int, tuple[int, int, int]]]
+"""An error, an offset and a leader epoch by topic and partition."""
+
+_INT32 = st.integers(0, 2**31 - 1)
+_INT64 = st.integers(-(2**63), 2**63 - 1)
+_NAMES = st.one_of(st.sampled_from(["t", "é", "x" * 126, "x" * 127, "x" * 249]), st.text(min_size=1, max_size=20))
+_ANSWERS = st.tuples(st.integers(-1, 120), _INT64, st.integers(-1, 2**31 - 1))
+_TOPICS = st.dictionaries(_NAMES, st.dictionaries(_INT32, _ANSWERS, min_size=1, max_size=4), max_size=4)
+
+_Topic = ListOffsetsResponse.ListOffsetsTopicResponse
+_Partition = _Topic.ListOffsetsPartitionResponse
+_LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
+_LogTopic = _LogDir.DescribeLogDirsTopic
+_Log = _LogTopic.DescribeLogDirsPartition
+
+
+def _ask(respond: Callable[[Any], Any], kind: Any, version: int) -> Callable[[Any], UndecodedResponse]:
+    """Answer a request, as it is sent, in a version of the API; `respond` gets what kafka-python reads of it."""
+
+    def ask(request: Any) -> UndecodedResponse:
+        request.API_VERSION = version
+        request.with_header(7, "tests")
+        sent = bytes(request.encode(header=True, framed=True))
+        received = ListOffsetsRequest.decode(sent, version=version, header=True, framed=True)
+        assert len(sent) == int.from_bytes(sent[:4], "big") + 4
+        return UndecodedResponse(kind[version], bytes(respond(received).encode(version=version)))
+
+    return ask
+
+
+@pytest.mark.parametrize("version", [5, 6, 8])
+@given(topics=_TOPICS, is_reversed=st.booleans())
+def test_offsets(version: int, topics: Topics, is_reversed: bool) -> None:  # noqa: FBT001 - Hypothesis
+    """Each partition gets the answer of its own, in whatever order the topics are."""
+    names = sorted(topics)
+    keys = [(name, number) for name in names for number in sorted(topics[name])]
+
+    def respond(received: Any) -> Any:
+        assert (received.replica_id, received.isolation_level) == (-1, 0)
+        requested = {
+            (topic.name, row.partition_index): row.timestamp for topic in received.topics for row in topic.partitions
+        }
+        assert requested == dict.fromkeys(keys, LATEST)
+        rows = [
+            _Topic(
+                name=name,
+                partitions=[
+                    _Partition(
+                        partition_index=number, error_code=error, timestamp=-1, offset=offset, leader_epoch=epoch
+                    )
+                    for number, (error, offset, epoch) in topics[name].items()
+                ],
+            )
+            for name in (reversed(names) if is_reversed else names)
+        ]
+        return ListOffsetsResponse(throttle_time_ms=9, topics=rows)
+
+    encoded = [name.encode() for name in names]
+    led = Partitions(np.array([names.index(name) for name, _ in keys], int), np.array([n for _, n in keys], int))
+    codes = {name: code for code, name in enumerate(encoded)}
+    (answered,) = list_offsets(_ask(respond, ListOffsetsResponse, version), encoded, codes, led, (LATEST,))
+
+    assert _rows(answered) == [topics[name][number] for name, number in keys]
+
+
+def _rows(answered: Offsets) -> list[tuple[int, int, int]]:
+    return list(zip(answered.error.tolist(), answered.offset.tolist(), answered.leader_epoch.tolist(), strict=True))
+
+
+def test_partitions_without_an_answer() -> None:
+    led = Partitions(np.array([0, 0]), np.array([0, 1]))
+
+    def respond(_: Any) -> Any:
+        row = _Partition(partition_index=1, error_code=0, timestamp=-1, offset=5, leader_epoch=2)
+        return ListOffsetsResponse(throttle_time_ms=0, topics=[_Topic(name="t", partitions=[row])])
+
+    (answered,) = list_offsets(_ask(respond, ListOffsetsResponse, 8), [b"t"], {b"t": 0}, led, (LATEST,))
+    assert _rows(answered) == [(NOT_ANSWERED, NO_OFFSET, -1), (0, 5, 2)]
+
+
+_LOGS = st.lists(st.tuples(_NAMES, st.lists(st.tuples(_INT32, _INT64, _INT64, st.booleans()), max_size=4)), max_size=4)
+_LOG_DIRS = st.lists(st.tuples(st.integers(0, 120), _NAMES, _LOGS, _INT64, _INT64, st.booleans()), max_size=3)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+@given(log_dirs=_LOG_DIRS, error=st.integers(0, 120))
+def test_log_dirs(version: int, log_dirs: list[Any], error: int) -> None:
+    response = DescribeLogDirsResponse(
+        throttle_time_ms=9,
+        error_code=error,
+        results=[
+            _LogDir(
+                error_code=code,
+                log_dir=path,
+                topics=[
+                    _LogTopic(
+                        name=name,
+                        partitions=[
+                            _Log(partition_index=number, partition_size=size, offset_lag=lag, is_future_key=is_future)
+                            for number, size, lag, is_future in rows
+                        ],
+                    )
+                    for name, rows in logs
+                ],
+                total_bytes=total,
+                usable_bytes=usable,
+                is_cordoned=is_cordoned,
+            )
+            for code, path, logs, total, usable, is_cordoned in log_dirs
+        ],
+    )
+    encoded = bytes(response.encode(version=version))
+    decoded_error, decoded = decode_log_dirs(UndecodedResponse(DescribeLogDirsResponse[version], encoded))
+
+    assert decoded_error == (error if version >= 3 else 0)
+    assert [
+        (row.error_code, row.log_dir, _logs(row.topics), row.total_bytes, row.usable_bytes, row.is_cordoned)
+        for row in decoded
+    ] == [
+        (
+            code,
+            path,
+            [(name, *row) for name, rows in logs for row in rows],
+            *((total, usable) if version >= 4 else (-1, -1)),
+            is_cordoned if version >= 5 else None,
+        )
+        for code, path, logs, total, usable, is_cordoned in log_dirs
+    ]
+
+
+def _logs(topics: Any) -> list[tuple[str, int, int, int, bool]]:
+    names = [topics.names[number].decode() for number in np.repeat(np.arange(len(topics.names)), topics.counts)]
+    columns = (topics.entries[name].tolist() for name in ("partition_index", "partition_size", "offset_lag"))
+    return [*zip(names, *columns, topics.entries["is_future_key"].astype(bool).tolist(), strict=True)]
