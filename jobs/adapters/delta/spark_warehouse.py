@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.locks import write_locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import schema_of
@@ -68,14 +69,14 @@ class SparkWarehouse:
     def spark(self) -> SparkSession:
         return self.session() if callable(self.session) else self.session
 
-    def read(self, table: str, version: int | None = None) -> DataFrame:
-        """Read the cluster's rows, at a Delta version or now.
+    def read(self, table: str, version: int | None = None, *filters: Filter) -> DataFrame:
+        """Read the cluster's rows, at a Delta version or now, without files of which no row passes the `filters`.
 
         deltalake finds the files, because Spark takes longer to find a version than to read most tables. Two columns
         of a million rows took 0.09 to 0.14 s this way and 0.22 to 0.29 s with Delta's reader (alternating, warm).
         """
         schema = SPARK_SCHEMAS[table]
-        paths = self.warehouse.paths(table, version)
+        paths = self.warehouse.paths(table, version, *filters)
         if not paths:
             return self.arrow(schema_of(table).empty_table(), schema)
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])

@@ -45,7 +45,7 @@ from jobs.adapters.delta.warehouse_paths import (
     refuse_without_log,
     store_error_reason,
 )
-from jobs.core.arrow_rows import as_rows
+from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import SurveyorError, UnreadableError
 from jobs.core.option_places import WAREHOUSE, option_name
 from schemas.columns import CHECKS, TABLE_COLUMNS
@@ -372,16 +372,21 @@ class Warehouse:
         )
         return current.version() if files == earlier_files else None
 
-    def paths(self, table: str, version: int | None = None) -> list[str]:
+    def paths(self, table: str, version: int | None = None, *filters: Filter) -> list[str]:
         """Return the paths of the files with the cluster's rows, at a version or now.
 
-        Raise UnreadableError if another program has removed files of the version.
+        Files whose statistics show that no row passes the `filters` are left out. Raise UnreadableError if another
+        program has removed files of the version.
         """
         names = [unquote(file["path"]) for file in self._add_actions(table, version)]
+        if filters:
+            uris = self._open(table, version).file_uris(file_pruning_predicate=list(filters))
+            files = {uri.rpartition("/")[2] for uri in uris}
+            names = [name for name in names if name.rpartition("/")[2] in files]
         if version is not None and (lost := missing_files(self.path(table), names)):
             if not self._has_same_rows_since(table, version):
                 raise self._lost(table, version, lost[0])
-            return self.paths(table)
+            return self.paths(table, None, *filters)
         return [f"{self.path(table)}/{name}" for name in names]
 
     def count_where(self, table: str, *filters: Filter) -> int:
@@ -408,6 +413,22 @@ class Warehouse:
             if pc.all(pc.fill_null(is_stated, False), min_count=0).as_py():  # noqa: FBT003 - Arrow's
                 return pc.max(own[maximum]).as_py()  # type: ignore[no-any-return]
         return pc.max(self.read(table, columns=[column])[column]).as_py()  # type: ignore[no-any-return]
+
+    def distinct(self, table: str, *columns: str) -> set[tuple[Any, ...]]:
+        """Return the distinct values of columns that are never null, among the cluster's rows.
+
+        They are in the statistics of the table's files, if no file has several. Otherwise the columns are read.
+        """
+        added = pa.table(self._open(table).get_add_actions(flatten=True))
+        own = added.filter(pc.equal(added["partition.cluster"], self.cluster))
+        if not own.num_rows:
+            return set()
+        least, most = ([f"{end}.{column}" for column in columns] for end in ("min", "max"))
+        if not {*least, *most}.difference(own.column_names):
+            values = [*values_of(own, *least)]
+            if values == [*values_of(own, *most)] and not any(None in value for value in values):
+                return set(values)
+        return set(values_of(self.read(table, columns=columns).group_by(list(columns)).aggregate([]), *columns))
 
     def files(self, table: str, version: int) -> list[AddAction]:
         """Return the add actions of the files with the cluster's rows at a version."""
