@@ -40,10 +40,13 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
 """Whole hours, days or weeks, as 12h, 30d, 8w. Older data is deleted, so minutes are excluded: 30m may mean months."""
 
-_BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
 """Bytes per second, as 50000000, 50MB/s or 64MiB."""
+
+SIZE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kKMGT]?B|[KMGT]iB)?$"
+"""Bytes, as 500GB or 1.5TiB."""
 
 SHARE: Final = r"^([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%$"
 """A percentage, as 9% or 0.5 %."""
@@ -104,6 +107,18 @@ def parse_rate(option: str, text: str) -> int:
     if not 0 < rate <= _MAX_RATE:
         raise _invalid(option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or none")
     return rate
+
+
+def parse_bytes(option: str, text: str) -> int:
+    """Parse a number of bytes.
+
+    >>> [parse_bytes("--budget", size) for size in ("2TB", "1.5 GiB", "0")]
+    [2000000000000, 1610612736, 0]
+    """
+    parts = re.fullmatch(SIZE, text)
+    if parts is None:
+        raise _invalid(option, text, "size", "bytes, as 500GB, 2TB or 1.5TiB")
+    return int(float(parts[1]) * (_BYTES | _BINARY)[parts[2] or ""])
 
 
 def slow_rate_warning(option: str, text: str) -> str | None:

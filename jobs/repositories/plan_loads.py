@@ -46,16 +46,20 @@ HOUR: Final = timedelta(hours=1)
 
 
 def plan_loads(warehouse: Warehouse) -> LoadRows | None:
-    """Return which loads count; None if the warehouse has none.
-
-    A profile counts if it is named `default` or is the only one.
-    """
-    versions = warehouse.distinct(ProfiledLoad.TABLE, "profile", "version")
-    profiles = {str(profile) for profile, _ in versions}
-    name = DEFAULT_PROFILE if len(profiles) != 1 else next(iter(profiles))
-    if name in profiles:
-        return LoadRows(profile=name, version=max(int(version) for profile, version in versions if profile == name))
+    """Return which loads count; None if the warehouse has none."""
+    if profile := find_profile(warehouse):
+        return profile
     if not warehouse.count(PartitionLoad.TABLE):
         return None
     until = warehouse.latest(PartitionLoad.TABLE, "hour")
     return LoadRows(since=None if until is None else until - MEAN_OF, until=until)
+
+
+def find_profile(warehouse: Warehouse, name: str | None = None) -> LoadRows | None:
+    """Return the newest version of a profile, by default the one named `default` or the only one; None if absent."""
+    versions = warehouse.distinct(ProfiledLoad.TABLE, "profile", "version")
+    profiles = {str(profile) for profile, _ in versions}
+    name = name or (DEFAULT_PROFILE if len(profiles) != 1 else next(iter(profiles)))
+    if name not in profiles:
+        return None
+    return LoadRows(profile=name, version=max(int(version) for profile, version in versions if profile == name))

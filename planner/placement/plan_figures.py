@@ -10,7 +10,16 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from planner.placement.types import NO_BROKER, Bools, Ints, Placement, PlacementBrokers, PlacementPartitions
+from planner.placement.types import (
+    NO_BROKER,
+    Bools,
+    Floats,
+    Ints,
+    LoadBalance,
+    Placement,
+    PlacementBrokers,
+    PlacementPartitions,
+)
 from planner.placement.waves import Waves
 from schemas.rows import PlanRecord
 
@@ -20,6 +29,14 @@ S = TypeVar("S", bound=Struct)
 
 MAX_TOPICS_LISTED: Final = 10
 """Topics listed for a broker that still holds replicas, those with the most replicas first."""
+
+
+MAX_BROKERS_LISTED: Final = 10
+"""Brokers whose bytes must leave or arrive that are listed, and partitions that are too large for a broker."""
+
+MAX_STEPS_LISTED: Final = 12
+
+MULTIPLE_DIGITS: Final = 4
 
 
 def figures_of(placement: Placement, allowed: set[int]) -> Figures:
@@ -296,3 +313,45 @@ def byte_figures(brokers: PlacementBrokers, partitions: PlacementPartitions, pla
         "bytes_per_broker": [[min(span), max(span)] for span in spans],
         "bytes_by_broker": {name: list(counts) for name, counts in by_broker.items()},
     }
+
+
+def balance_figures(placement: Placement) -> Figures:
+    """Return the figures of a balance of loads, empty without one.
+
+    Loads are multiples of a broker's share of the mean. `front` are the steps of the search, each with the bytes and
+    elections until then and the greatest load after it.
+    """
+    balance = placement.loads
+    if balance is None or balance.names == ("disk",):
+        return {}
+    sides = {"before": balance.before, "by_elections": balance.by_elections, "after": balance.after}
+    steps = balance.front
+    chosen = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MAX_STEPS_LISTED)).astype(int))
+    return {
+        "load_balance": {
+            "bytes": balance.bytes,
+            "bytes_bound": balance.bytes_bound,
+            **{f"worst_{side}": _worst(balance, loads) for side, loads in sides.items()},
+            "best": round(float(balance.best.max()), MULTIPLE_DIGITS),
+            "outside": balance.brokers[balance.outside].tolist(),
+            "must_leave": _largest(balance.brokers, balance.leave),
+            "must_arrive": _largest(balance.brokers, balance.arrive),
+            "front": [[*steps[place][:3], round(steps[place].worst, MULTIPLE_DIGITS)] for place in chosen.tolist()],
+            "oversized": [list(row) for row in balance.oversized[:MAX_BROKERS_LISTED]],
+        }
+    }
+
+
+def _worst(balance: LoadBalance, loads: Floats) -> Figures:
+    """Return the greatest load, with its broker and resource; empty without brokers."""
+    if not loads.size:
+        return {}
+    broker, resource = np.unravel_index(loads.argmax(), loads.shape)
+    multiple = round(float(loads[broker, resource]), MULTIPLE_DIGITS)
+    return {"multiple": multiple, "broker": int(balance.brokers[broker]), "resource": balance.names[int(resource)]}
+
+
+def _largest(brokers: Ints, sizes: Floats) -> dict[str, int]:
+    """Return the brokers with the most bytes, by id."""
+    order = np.argsort(-sizes, kind="stable")[:MAX_BROKERS_LISTED]
+    return {str(brokers[place]): int(sizes[place]) for place in order.tolist() if sizes[place] >= 1}

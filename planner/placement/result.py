@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.placement.balancing.augmenting_paths import fill_lowest
-from planner.placement.load_balancing.balance import LoadBalance
 from planner.placement.model import PlacementModel, copies
 from planner.placement.racks import NO_RACK, lowest_crowding, max_per_rack, racks_spanned
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
@@ -19,6 +18,7 @@ from planner.placement.types import (
     NO_BROKER,
     Bools,
     Ints,
+    LoadBalance,
     LoadSummary,
     Moves,
     Placement,
@@ -88,6 +88,7 @@ def placement_of(
         fewer_racks=int((racks_after < np.minimum(racks_before, factor_after)).sum()),
         reorders=search.reordered[0],
         leaders_reordered=search.reordered[1],
+        loads=search.loads,
     )
 
 

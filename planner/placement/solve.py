@@ -28,7 +28,7 @@ from planner.placement.balancing.leaders import even_leaders, keep_places
 from planner.placement.balancing.shortest_paths import reachable
 from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.forced_moves import apply
-from planner.placement.load_balancing.balance import LoadBalance, balance_loads
+from planner.placement.load_balancing.balance import balance_loads
 from planner.placement.load_balancing.load_model import ReplicaLoads
 from planner.placement.model import PlacementModel, broker_indexes, copies, copies_by_row, model_of
 from planner.placement.removal_order import kept_mask
@@ -37,6 +37,7 @@ from planner.placement.types import (
     NO_BROKER,
     Bools,
     Ints,
+    LoadBalance,
     Placement,
     PlacementBrokers,
     PlacementError,
@@ -57,7 +58,7 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
     redirected = apply(model, goal)
     forced = copies(model)
     undone = _undo_beyond(model, goal.max_moves)
-    uneven, load_balance, reordered = "", None, None
+    uneven, load_balance = "", None
     if partitions.weights is None:
         _balance(model, np.flatnonzero(redirected & model.movable), voluntary=False, budget=UNLIMITED)
         graph = None
@@ -67,9 +68,12 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
         even_topics(model, redirected | goal.even)
     else:
         load_balance = _balance_loads(model, brokers, partitions, goal, redirected)
-        uneven = _band_reason(model, goal, load_balance.outside)
-    keep_places(model)
-    reordered = (0, np.zeros(model.size, dtype=np.int64)) if partitions.loads else even_leaders(model, goal)
+        uneven = _band_reason(model, goal, np.isin(model.ids, load_balance.brokers[load_balance.outside]))
+    if partitions.loads is None:
+        keep_places(model)
+        reordered = even_leaders(model, goal)
+    else:  # the loads have decided the order
+        reordered = 0, np.zeros(model.size, dtype=np.int64)
     return placement_of(
         model,
         partitions,
@@ -89,20 +93,21 @@ def _balance_loads(
     size = partitions.weights[model.order] if partitions.weights is not None else np.zeros(0, dtype=np.int64)
     loads = partitions.loads
     if loads is None:
-        of_bytes = size[:, None]
+        of_bytes, unknown = size[:, None], np.full((model.size, 1), np.nan)
         loads = PlacementLoads(
             names=("disk",),
             leader=of_bytes,
             follower=of_bytes,
-            capacity=np.full((model.size, 1), np.nan),
-            limit_share=np.ones(1),
+            capacity=unknown,
+            limit=unknown,
         )
         replica_loads = ReplicaLoads(leader=of_bytes, follower=of_bytes, size=size)
         return balance_loads(model, replica_loads, loads, goal, redirected)
-    capacity = np.full((model.size, len(loads.names)), np.nan)
-    capacity[: len(brokers.ids)] = loads.capacity[np.argsort(brokers.ids)]  # unknown brokers come last
+    capacity, limit = np.full((2, model.size, len(loads.names)), np.nan)
+    for known, given in ((capacity, loads.capacity), (limit, loads.limit)):
+        known[: len(brokers.ids)] = given[np.argsort(brokers.ids)]  # unknown brokers come last
     replica_loads = ReplicaLoads(leader=loads.leader[model.order], follower=loads.follower[model.order], size=size)
-    return balance_loads(model, replica_loads, replace(loads, capacity=capacity), goal, redirected)
+    return balance_loads(model, replica_loads, replace(loads, capacity=capacity, limit=limit), goal, redirected)
 
 
 def _balance(model: PlacementModel, rows: Ints, *, voluntary: bool, budget: int) -> ExchangeGraph | None:

@@ -7,7 +7,7 @@ NO_BROKER.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -73,8 +73,8 @@ class PlacementLoads:
     """Measured loads to balance instead of numbers of replicas; rows and brokers as in the other input.
 
     `names`: the resources, of which the first is the disk. `leader` and `follower`: (row, resource), the load of a
-    replica, whole numbers. `capacity`: (broker, resource), NaN if unknown. `limit_share`: by resource, the share of the
-    capacity that a broker may use. `relieve`: only bring disks below this share of their capacity. `max_bytes`: bytes
+    replica, whole numbers. `capacity` and `limit`, the part of it that may be used: (broker, resource), NaN if unknown.
+    `relieve`: only bring disks below this share of their capacity. `max_bytes`: bytes
     copied at most. `copy`: false for elections alone. `attempts`: how often to search for a plan of fewer bytes, None
     for a number by the size of the cluster.
     """
@@ -83,7 +83,7 @@ class PlacementLoads:
     leader: Ints
     follower: Ints
     capacity: Floats
-    limit_share: Floats
+    limit: Floats
     relieve: float | None = None
     max_bytes: int | None = None
     copy: bool = True
@@ -151,6 +151,44 @@ class LoadSummary:
     bytes: tuple[Ints, Ints] | None
 
 
+class LoadStep(NamedTuple):
+    """The sums after a step of the search: bytes and replicas copied, elections, the greatest load in means."""
+
+    bytes: int
+    copies: int
+    elections: int
+    worst: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadBalance:
+    """Loads by (broker, resource) as multiples of the broker's share of the mean, and the bounds of any plan.
+
+    `brokers` are the ids of the rows, of brokers that may hold replicas. `by_elections` are the loads after the
+    elections that need no copy. `outside`: the brokers with a load outside its band.
+    """
+
+    names: tuple[str, ...]
+    brokers: Ints
+    before: Floats
+    by_elections: Floats
+    after: Floats
+    outside: Bools
+    bytes: int
+    bytes_bound: int
+    """The least bytes that a plan with these bands copies."""
+    leave: Floats
+    """The least bytes that leave each broker."""
+    arrive: Floats
+    """The least bytes that arrive at each broker."""
+    best: Floats
+    """By resource the least possible load of the most loaded broker."""
+    front: tuple[LoadStep, ...]
+    """Each step of the search with a lower greatest load than all before."""
+    oversized: tuple[tuple[int, str], ...]
+    """Rows whose load alone exceeds the band of every broker, with the resource."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Placement:
     """The result: new lists for every row (some unchanged), and their effects."""
@@ -188,3 +226,5 @@ class Placement:
     """Partitions left in their order that `reorder` would change."""
     leaders_reordered: Ints
     """Leaders of each broker with `reorder`."""
+    loads: LoadBalance | None = None
+    """The balance of bytes or loads, None if replicas were balanced."""

@@ -38,6 +38,8 @@ class PlacementLimits:
     """--broker-list"""
     within: float | None = None
     """--within"""
+    even_within: float = EVEN_WITHIN
+    """The share if --within is not given."""
     caps: WaveLimits = field(default_factory=WaveLimits)
     allow_below_min_isr: bool = False
     internal: InternalTopics = NOT_ALLOWED
@@ -113,7 +115,7 @@ def stated_caps(caps: WaveLimits) -> dict[str, Any]:
 
 
 def _request(limits: PlacementLimits, **goal: Any) -> PlacementRequest:  # noqa: ANN401 - fields of PlacementGoal
-    within = EVEN_WITHIN if limits.within is None else limits.within
+    within = limits.even_within if limits.within is None else limits.within
     return PlacementRequest(
         goal=PlacementGoal(max_moves=limits.max_moves, within=within, **{"reorder": limits.reorder, **goal}),
         scope=limits.scope(),

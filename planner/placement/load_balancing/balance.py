@@ -3,17 +3,17 @@
 In: a PlacementModel with its forced changes made, and its loads. Changes the model's `after`. Out: a LoadBalance.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from planner.placement.load_balancing.bounds import least_bytes, most_even
 from planner.placement.load_balancing.load_model import TOLERANCE, Bands, ReplicaLoads, bands_of
-from planner.placement.load_balancing.load_state import LoadState, Step
+from planner.placement.load_balancing.load_state import LoadState
 from planner.placement.load_balancing.search import balance, place_forced, refine, take_back
 from planner.placement.model import PlacementModel
-from planner.placement.types import NO_BROKER, Bools, Floats, PlacementGoal, PlacementLoads
+from planner.placement.types import NO_BROKER, Bools, LoadBalance, PlacementGoal, PlacementLoads
 
 PRICE_DIVISOR: Final = 2
 """A copy counts as half a replica of mean size in addition to its own bytes, which saves many small copies."""
@@ -22,29 +22,6 @@ ATTEMPTS: Final = 40
 """Searches for fewer bytes in a cluster of up to SMALL replicas; fewer in larger ones, in proportion."""
 
 SMALL: Final = 5_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoadBalance:
-    """Loads by (broker of the model, resource) as multiples of their targets, before and after, and the bounds."""
-
-    before: Floats
-    after: Floats
-    by_elections: Floats
-    """After the elections that come before any copy."""
-    bands: Bands
-    outside: Bools
-    """Brokers with a load outside its band."""
-    bytes: int
-    bytes_bound: int
-    leave: Floats
-    """Bytes that must leave each broker."""
-    arrive: Floats
-    """Bytes that must arrive at each broker."""
-    best: Floats
-    """By resource a lower bound of the most loaded broker."""
-    front: tuple[Step, ...]
-    """Each step of the search with a lower greatest load than all before."""
 
 
 def balance_loads(
@@ -61,7 +38,7 @@ def balance_loads(
         loads=replica_loads,
         bands=bands,
         may_copy=model.movable & (model.in_sync_quota == NO_BROKER).all(axis=0),
-        may_elect=model.movable & (goal.reorder | redirected),
+        may_elect=model.movable & (goal.reorder | redirected) & (model.pinned == NO_BROKER),
         price=float(replica_loads.size.mean()) / PRICE_DIVISOR if len(replica_loads.size) else 0.0,
         max_bytes=np.inf if loads.max_bytes is None else loads.max_bytes,
         max_copies=np.inf if goal.max_moves is None else goal.max_moves,
@@ -74,20 +51,35 @@ def balance_loads(
         balance(state, copy=True)
         take_back(state)
         refine(state, _attempts(model) if loads.attempts is None else loads.attempts)
-    outside: Bools = np.any(state.distance() > TOLERANCE, axis=1)
+    counted = np.flatnonzero(model.target)
+    before = replica_loads.of_broker(model.before, model.size) * state.inverse
+    outside: Bools = np.any(state.distance()[counted] > TOLERANCE, axis=1)
     return LoadBalance(
-        before=replica_loads.of_broker(model.before, model.size) * state.inverse,
-        after=state.level,
-        by_elections=by_elections,
-        bands=bands,
+        names=loads.names,
+        brokers=model.ids[counted],
+        before=before[counted],
+        by_elections=by_elections[counted],
+        after=state.level[counted],
         outside=outside,
         bytes=state.bytes,
         bytes_bound=bound.total,
-        leave=bound.leave,
-        arrive=bound.arrive,
+        leave=bound.leave[counted],
+        arrive=bound.arrive[counted],
         best=most_even(model, replica_loads, bands),
         front=tuple(state.front),
+        oversized=tuple(_oversized(replica_loads, bands, loads.names, model)),
     )
+
+
+def _oversized(
+    replica_loads: ReplicaLoads, bands: Bands, names: Sequence[str], model: PlacementModel
+) -> Iterator[tuple[int, str]]:
+    """Yield the rows of the input that alone exceed the band of every broker that may hold them."""
+    if not model.target.any():
+        return
+    most = (bands.high * bands.target)[model.target].max(axis=0)
+    for resource, name in enumerate(names):
+        yield from ((row, name) for row in model.order[replica_loads.leader[:, resource] > most[resource]].tolist())
 
 
 def _attempts(model: PlacementModel) -> int:

@@ -65,7 +65,7 @@ def bands_of(model: PlacementModel, load: Ints, loads: PlacementLoads, within: f
     shares = np.where(targets, np.where(known, np.nan_to_num(capacity), 1.0), 0.0)
     shares /= np.maximum(shares.sum(axis=0), SMALLEST)
     target = np.maximum(shares * load.sum(axis=0), SMALLEST)
-    limit = np.where(np.isnan(capacity), np.inf, capacity * loads.limit_share / target)
+    limit = np.where(np.isnan(loads.limit), np.inf, loads.limit / target)
     if loads.relieve is None:
         high = np.where(targets, np.minimum(1 + within, limit), np.inf)
         low = np.where(targets, np.minimum(1 - within, high), -np.inf)

@@ -8,7 +8,7 @@ model's `after`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from planner.placement.load_balancing.load_model import Bands, ReplicaLoads
 from planner.placement.model import PlacementModel
 from planner.placement.racks import max_per_rack, racks_spanned
 from planner.placement.replica_arrays import arrivals
-from planner.placement.types import Bools, Floats, Ints
+from planner.placement.types import Bools, Floats, Ints, LoadStep
 
 FORCED_EXCESS: Final = 1e6
 """Weight of the load above a limit where a replica must go somewhere."""
@@ -54,15 +54,6 @@ class Changes:
         return list(zip(self.row.tolist(), self.slot.tolist(), self.source.tolist(), self.target.tolist(), strict=True))
 
 
-class Step(NamedTuple):
-    """The sums after a change: bytes and replicas copied, elections, the greatest load as a multiple of its target."""
-
-    bytes: int
-    copies: int
-    elections: int
-    worst: float
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class LoadState:
     """The loads of brokers, and what was changed so far.
@@ -80,9 +71,11 @@ class LoadState:
     max_bytes: float = np.inf
     max_copies: float = np.inf
     steps: int = 1 << 40
+    required: Ints = field(init=False)
+    """The replica lists with the required changes alone."""
     level: Floats = field(init=False)
     """By (broker, resource) the load as a multiple of the target."""
-    front: list[Step] = field(default_factory=list, init=False)
+    front: list[LoadStep] = field(default_factory=list, init=False)
     """Each step with a lower greatest load than all before it, in the order of the search."""
     bytes: int = field(default=0, init=False)
     copies: int = field(default=0, init=False)
@@ -95,6 +88,7 @@ class LoadState:
     def __post_init__(self) -> None:
         self.inverse = 1 / self.bands.target
         self.leader, self.follower = (loads.astype(float) for loads in (self.loads.leader, self.loads.follower))
+        self.required = self.model.after.copy()
         self.measure()
 
     def measure(self) -> None:
@@ -179,6 +173,7 @@ class LoadState:
             still: Bools = (after[0] == changes.source) & (after[slot, places] == target)
             return still
         legal: Bools = (after[slot, places] == changes.source) & ~(after == target).any(axis=0)
+        legal &= model.pinned[row] != changes.source
         legal &= model.may_receive[target] | (model.before[:, row] == target).any(axis=0)
         after[slot, places] = target
         racks = model.racks[after]
@@ -214,7 +209,7 @@ class LoadState:
     def _record(self) -> None:
         worst = self.worst()
         if not self.front or worst < self.front[-1].worst:
-            self.front.append(Step(self.bytes, self.copies, self.elections, worst))
+            self.front.append(LoadStep(self.bytes, self.copies, self.elections, worst))
 
     # -- ways back
 

@@ -62,6 +62,7 @@ def place_forced(state: LoadState, rows: Ints) -> None:
         broker = brokers[np.lexsort((state.level[brokers].max(axis=1), gain))[0]]
         model.after[slot[n], row[n]] = broker
         state.level[broker] += shift * state.inverse[broker]
+    state.required = model.after.copy()
     state.measure()
 
 
@@ -252,7 +253,7 @@ def refine(state: LoadState, attempts: int) -> None:
         banned = {order.pop(), *chance.choice(rows, size=int(chance.integers(0, 3))).tolist()}
         state.may_copy = allowed.copy()
         for row in banned:
-            state.model.after[:, row] = state.model.before[:, row]
+            state.model.after[:, row] = state.required[:, row]
         state.may_copy[list(banned)] = False
         state.measure()
         balance(state, copy=True)

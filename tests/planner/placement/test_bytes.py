@@ -83,8 +83,8 @@ def test_no_move_could_bring_a_broker_inside_the_band(case: Case, sizes: list[in
     weights = np.array(sizes[: len(case.partitions.topic)])
     placement = place(case.brokers, replace(case.partitions, weights=weights), replace(EVEN, within=within))
     held = dict(zip(recipients(case), _held(placement, case)[1], strict=True))
-    mean = sum(held.values()) // len(held)
-    low, high = mean - int(mean * within), mean + int(mean * within)
+    mean = sum(held.values()) / len(held)
+    low, high = mean * (1 - within), mean * (1 + within)
     for row, sets in enumerate(options or []):
         before, after = (
             frozenset(lists[row].tolist()) - {NO_BROKER} for lists in (case.partitions.replicas, placement.replicas)
