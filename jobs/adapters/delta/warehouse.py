@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -383,6 +384,20 @@ class Warehouse:
         """Count the cluster's rows by the statistics of the table's files, None if a file has none."""
         counts = [row["num_records"] for row in self._add_actions(table)]
         return None if None in counts else sum(counts)
+
+    def latest(self, table: str, column: str) -> datetime | None:
+        """Return the latest time in a column of the cluster's rows, None if they have none.
+
+        It is in the statistics of the table's files. The column is read if a file has none.
+        """
+        added = pa.table(self._open(table).get_add_actions(flatten=True))
+        maximum, nulls = f"max.{column}", f"null_count.{column}"
+        if not {maximum, nulls}.difference(added.column_names):
+            own = added.filter(pc.equal(added["partition.cluster"], self.cluster))
+            is_stated = pc.or_(pc.is_valid(own[maximum]), pc.equal(own[nulls], own["num_records"]))
+            if pc.all(pc.fill_null(is_stated, False), min_count=0).as_py():  # noqa: FBT003 - Arrow's
+                return pc.max(own[maximum]).as_py()  # type: ignore[no-any-return]
+        return pc.max(self.read(table, columns=[column])[column]).as_py()  # type: ignore[no-any-return]
 
     def files(self, table: str, version: int) -> list[AddAction]:
         """Return the add actions of the files with the cluster's rows at a version."""

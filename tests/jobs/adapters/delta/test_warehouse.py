@@ -1,6 +1,7 @@
 """Tables written without Spark's help: newer columns, rows superseded in a stream, files copied from table to table."""
 
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
@@ -195,3 +197,42 @@ def test_a_log_that_another_process_cleans_meanwhile(tmp_path: Path, monkeypatch
     warehouse.compact("plans")
     statuses = {row["plan_id"]: row["status"] for row in warehouse.rows("plans")}
     assert (len(overtaken), len(statuses), set(statuses.values())) == (1, 4, {"planned"})
+
+
+HOUR = datetime(2026, 11, 30, 9, tzinfo=UTC)
+OF_TIMES: list[Filter] = [
+    *(("hour", ">=", HOUR), ("hour", "=", HOUR), ("hour", ">", HOUR)),
+    *(("hour", "in", [HOUR, HOUR - timedelta(hours=1)]), ("hour", "in", []), ("hour", "is", None)),
+]
+
+
+def _load(hour: datetime | None, broker: int = 1) -> Row:
+    rates = dict.fromkeys(("bytes_in", "replication_in", "bytes_out", "replication_out"), 1.0)
+    return {"hour": hour, "broker_id": broker, "leaders": 1, "replicas": 1, **rates}
+
+
+@pytest.mark.parametrize("cluster", ["default", ODD])
+def test_rows_are_found_by_time_in_the_files_that_can_have_them(tmp_path: Path, cluster: str) -> None:
+    """Of other clusters none, nor rows without a time unless these are asked for."""
+    warehouse, other = Warehouse(str(tmp_path), cluster), Warehouse(str(tmp_path), "other")
+    warehouse.ensure_tables()
+    for rows in ([_load(HOUR), _load(None, 7)], [_load(HOUR + timedelta(hours=1), 2)], [_load(None, 8)]):
+        warehouse.append("broker_load", rows)
+    other.append("broker_load", [_load(HOUR + timedelta(hours=5), 3)])
+
+    read = [sorted(warehouse.read("broker_load", limit)["broker_id"].to_pylist()) for limit in OF_TIMES]
+    assert read == [[1, 2], [1], [2], [1], [], [7, 8]]
+    assert (warehouse.latest("broker_load", "hour"), warehouse.latest("group_load", "hour")) == (
+        HOUR + timedelta(hours=1),
+        None,
+    )
+
+
+def test_the_latest_time_is_read_where_no_statistics_state_it(tmp_path: Path) -> None:
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    warehouse.append("broker_load", [_load(None)])
+    warehouse.opened("broker_load").alter.set_table_properties({"delta.dataSkippingStatsColumns": "broker_id"})
+    assert warehouse.latest("broker_load", "hour") is None
+    warehouse.append("broker_load", [_load(HOUR)])
+    assert warehouse.latest("broker_load", "hour") == HOUR
