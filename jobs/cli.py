@@ -30,6 +30,7 @@ PAGE: Final = {
     "Record": {
         "jobs.snapshot:snapshot": "Store a snapshot of the cluster's metadata in the Delta tables.",
         "jobs.sizes:sizes": "Record the size of each replica as reported by the live brokers.",
+        "jobs.load:app": "Measure what partitions and brokers carry.",
     },
     "Other": {
         "jobs.control:control": "Run as the cluster's controller until stopped.",

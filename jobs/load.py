@@ -1,9 +1,14 @@
 """`surveyor load`: sample the load of partitions, import it, and compute what plans and pages use."""
 
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from jobs.runtime.command_pages import CommandLine
+from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
+from jobs.runtime.options import on_spark
+from jobs.runtime.settings import Settings
 
 EXAMPLES: Final = """\
 Examples:
@@ -19,3 +24,23 @@ app = CommandLine(
     epilog=EXAMPLES,
     cls=HelpPage,
 )
+
+
+@app.command()
+@on_spark
+def rollup(
+    settings: Settings,
+    *,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Compute the hours from then on again: 3d, 12h, or 2026-11-01T10:00."),
+    ] = None,
+) -> CommandResult:
+    """Compute the load of partitions, groups and brokers by hour from samples, as far as samples are new."""
+    from jobs.measurement.rollup import report_rollup
+
+    return report_rollup(settings, since)
+
+
+if __name__ == "__main__":
+    app()

@@ -493,9 +493,9 @@ class PartitionLoad(TableRow, frozen=True, kw_only=True, gc=False):
     records_in: Annotated[
         float | None, "records written per second, markers of transactions included; null if unknown"
     ] = None
-    bytes_in: Annotated[
-        float | None, "bytes written per second by producers, without replication; null if unknown"
-    ] = None
+    bytes_in: Annotated[float | None, "bytes written per second by producers, without replication; null if unknown"] = (
+        None
+    )
     bytes_out: Annotated[
         float | None, "bytes read per second by groups that commit, without replication; null if unknown"
     ] = None
