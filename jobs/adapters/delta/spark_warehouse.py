@@ -20,12 +20,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.locks import write_locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quote_identifier
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
-from jobs.adapters.spark.connect import is_embedded
+from jobs.adapters.spark.connect import arrow_parts, is_connected, is_embedded
 from jobs.adapters.spark.session import cached_with_counts
 from schemas.columns import KEY_COLUMNS
 from schemas.tables import SPARK_SCHEMAS
@@ -68,14 +69,14 @@ class SparkWarehouse:
     def spark(self) -> SparkSession:
         return self.session() if callable(self.session) else self.session
 
-    def read(self, table: str, version: int | None = None) -> DataFrame:
-        """Read the cluster's rows, at a Delta version or now.
+    def read(self, table: str, version: int | None = None, *filters: Filter) -> DataFrame:
+        """Read the cluster's rows, at a Delta version or now, without files of which no row passes the `filters`.
 
         deltalake finds the files, because Spark takes longer to find a version than to read most tables. Two columns
         of a million rows took 0.09 to 0.14 s this way and 0.22 to 0.29 s with Delta's reader (alternating, warm).
         """
         schema = SPARK_SCHEMAS[table]
-        paths = self.warehouse.paths(table, version)
+        paths = self.warehouse.paths(table, version, *filters)
         if not paths:
             return self.arrow(schema_of(table).empty_table(), schema)
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
@@ -98,7 +99,7 @@ class SparkWarehouse:
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> int:
         """Replace the cluster's rows that satisfy `where`; idempotent. Return the version that has them, as `merge`."""
-        if self._deltalake_commits:
+        if self.is_committed_by_driver:
             return self.warehouse.replace_in_parts(table, partial(self._batches, table, *cache_and_count(rows)), where)
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
@@ -116,6 +117,15 @@ class SparkWarehouse:
     def _batches(self, table: str, rows: DataFrame, count: int) -> Iterator[pa.RecordBatch]:
         for part in self.collect_parts(table, rows, count, *map(F.col, KEY_COLUMNS[table])):
             yield from part.to_batches()
+
+    def parts(self, table: str, rows: DataFrame) -> Iterator[pa.Table]:
+        """Yield rows with a table's columns in parts, as the engine computes them or of about MAX_DRIVER_ROWS."""
+        columns = rows.select(*SPARK_SCHEMAS[table].names)
+        if is_connected():
+            for part in arrow_parts(columns):
+                yield part.cast(schema_of(table))
+        else:
+            yield from self.collect_parts(table, *cache_and_count(columns), *map(F.col, KEY_COLUMNS[table]))
 
     def collect_parts(self, table: str, rows: DataFrame, count: int, *key: Column) -> Iterator[pa.Table]:
         """Yield rows from Spark in parts of about MAX_DRIVER_ROWS, so that memory stays bounded.
@@ -143,7 +153,7 @@ class SparkWarehouse:
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> int:
         """Upsert rows by their keys; rows whose column `vanished` is true are deleted instead."""
-        if self._deltalake_commits:
+        if self.is_committed_by_driver:
             rows = changed.toArrow()
             kept = rows.filter(pc.invert(rows[vanished])).select(SPARK_SCHEMAS[table].names).cast(schema_of(table))
             return self.warehouse.replace_streaming(table, rows, kept, keys)
@@ -175,7 +185,8 @@ class SparkWarehouse:
         return write_locked(self.warehouse.uri, table, written, _is_conflict, backoff_seconds=COMMIT_BACKOFF_SECONDS)
 
     @property
-    def _deltalake_commits(self) -> bool:
+    def is_committed_by_driver(self) -> bool:
+        """Whether deltalake commits rows, which the driver gets from the engine."""
         return is_embedded() or not takes_spark_commits(self.warehouse.uri)
 
     @property

@@ -372,16 +372,21 @@ class Warehouse:
         )
         return current.version() if files == earlier_files else None
 
-    def paths(self, table: str, version: int | None = None) -> list[str]:
+    def paths(self, table: str, version: int | None = None, *filters: Filter) -> list[str]:
         """Return the paths of the files with the cluster's rows, at a version or now.
 
-        Raise UnreadableError if another program has removed files of the version.
+        Files whose statistics show that no row passes the `filters` are left out. Raise UnreadableError if another
+        program has removed files of the version.
         """
         names = [unquote(file["path"]) for file in self._add_actions(table, version)]
+        if filters:
+            uris = self._open(table, version).file_uris(file_pruning_predicate=list(filters))
+            files = {uri.rpartition("/")[2] for uri in uris}
+            names = [name for name in names if name.rpartition("/")[2] in files]
         if version is not None and (lost := missing_files(self.path(table), names)):
             if not self._has_same_rows_since(table, version):
                 raise self._lost(table, version, lost[0])
-            return self.paths(table)
+            return self.paths(table, None, *filters)
         return [f"{self.path(table)}/{name}" for name in names]
 
     def count_where(self, table: str, *filters: Filter) -> int:
@@ -408,6 +413,19 @@ class Warehouse:
             if pc.all(pc.fill_null(is_stated, False), min_count=0).as_py():  # noqa: FBT003 - Arrow's
                 return pc.max(own[maximum]).as_py()  # type: ignore[no-any-return]
         return pc.max(self.read(table, columns=[column])[column]).as_py()  # type: ignore[no-any-return]
+
+    def statistics(self, table: str, *columns: str) -> pa.Table:
+        """Return `num_records` and, as `min.COLUMN` and `max.COLUMN`, the statistics of the cluster's files.
+
+        A value is null if a file states none.
+        """
+        added = pa.table(self._open(table).get_add_actions(flatten=True))
+        own = added.filter(pc.equal(added["partition.cluster"], self.cluster))
+        schema = schema_of(table)
+        for name in (f"{end}.{column}" for column in columns for end in ("min", "max")):
+            if name not in own.column_names:
+                own = own.append_column(name, pa.nulls(own.num_rows, schema.field(name.partition(".")[2]).type))
+        return own.select(["num_records", *(f"{end}.{column}" for column in columns for end in ("min", "max"))])
 
     def files(self, table: str, version: int) -> list[AddAction]:
         """Return the add actions of the files with the cluster's rows at a version."""
