@@ -8,7 +8,7 @@ import typer
 from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
-from jobs.runtime.options import command
+from jobs.runtime.options import command, on_spark
 from jobs.runtime.settings import Settings
 
 EXAMPLES: Final = """\
@@ -119,6 +119,22 @@ def import_loads(
         overwrite=overwrite,
     )
     return report_import(settings, sources)
+
+
+@app.command()
+@on_spark
+def rollup(
+    settings: Settings,
+    *,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Compute the hours from then on again: 3d, 12h, or 2026-11-01T10:00."),
+    ] = None,
+) -> CommandResult:
+    """Compute the load of partitions, groups and brokers by hour from samples, as far as samples are new."""
+    from jobs.measurement.rollup import report_rollup
+
+    return report_rollup(settings, since)
 
 
 if __name__ == "__main__":

@@ -12,3 +12,5 @@ RECOVERY_STATE_SINCE: Final = (3, 2)
 CONTROL_PLANE_LISTENER: Final = "control.plane.listener.name"
 AUTHORIZER: Final = "authorizer.class.name"
 CREATE_POLICY: Final = "create.topic.policy.class.name"
+REPLICA_SELECTOR: Final = "replica.selector.class"
+"""Which replica consumers read from (KIP-392)."""

@@ -169,7 +169,8 @@ def _prepared(settings: Settings, snapshot: Snapshot, sources: ImportSources, no
         overwrite=sources.overwrite,
     )
     server = connect(str(sources.prometheus), sources.prometheus_config)
-    return prepared_import(server, options, rows_as_of(settings.warehouse, snapshot, Broker), now)
+    brokers = rows_as_of(settings.warehouse, snapshot, Broker)
+    return prepared_import(server, options, brokers, snapshot.topics or 0, now)
 
 
 def _store_capacities(

@@ -43,6 +43,9 @@ MAX_LAG: Final = timedelta(minutes=5)
 MAX_RESETS: Final = 12
 """Decreases of a counter in an hour above which it is none: a broker does not restart every five minutes."""
 
+MAX_VALUES: Final = 1_000_000
+"""Values of a response, by the number of brokers and topics; they take 400 MB of memory."""
+
 MAX_NAMED: Final = 5
 """Labels and failures that a message names."""
 
@@ -125,6 +128,8 @@ class PrometheusImport:
     until: datetime
     """End of the last hour."""
     hosts: BrokerHosts
+    topics: int
+    """Topics of the cluster."""
     sources: Sequence[str]
     """Names of presets, and the file of queries."""
     queries: Sequence[LabelledQuery]
@@ -160,7 +165,7 @@ class PrometheusImport:
             if not missing:
                 continue
             requested.update(missing)
-            for first, last, series in self._request(labelled, missing[0], missing[-1], result):
+            for first, last, series in self._request_all(labelled, missing[0], missing[-1], result):
                 rows = metric_rows(warehouse.cluster, query, self._label_of(labelled, series), series)
                 if rows.num_rows:
                     result.rows[query.metric] = result.rows.get(query.metric, 0) + rows.num_rows
@@ -172,6 +177,16 @@ class PrometheusImport:
         result.hours += pc.count_distinct(written["sampled_at"]).as_py()
         result.skipped_hours += len({*hours} - requested)
         done.brokers.update(pc.unique(written["broker_id"]).to_pylist())
+
+    def _request_all(
+        self, labelled: LabelledQuery, first: datetime, last: datetime, result: ImportedMetrics
+    ) -> Iterator[tuple[datetime, datetime, list[Series]]]:
+        """Yield ranges of hours with their series, of about MAX_VALUES values each."""
+        series = len(self.hosts.ids) * (self.topics if labelled.query.by_topic else 1)
+        length = max(1, MAX_VALUES // max(1, series)) * HOUR
+        while first <= last:
+            yield from self._request(labelled, first, min(last, first + length - HOUR), result)
+            first += length
 
     def _request(
         self, labelled: LabelledQuery, first: datetime, last: datetime, result: ImportedMetrics
@@ -296,9 +311,12 @@ def metric_rows(cluster: str, query: Query, label: BrokerLabel, series: Sequence
 
 
 def prepared_import(
-    server: Prometheus, options: PrometheusOptions, brokers: Sequence[Broker], now: datetime
+    server: Prometheus, options: PrometheusOptions, brokers: Sequence[Broker], topics: int, now: datetime
 ) -> PrometheusImport:
-    """Find the presets and the labels of brokers; raise UnreadableError if there are none."""
+    """Find the presets and the labels of brokers; raise UnreadableError if there are none.
+
+    `topics` is the number of topics.
+    """
     until = (now - MAX_LAG).replace(minute=0, second=0, microsecond=0)
     hosts = BrokerHosts(brokers)
     file, queries, capacities, sources = options.file, list[LabelledQuery](), list[LabelledQuery](), list[str]()
@@ -323,6 +341,7 @@ def prepared_import(
         options=options,
         until=until,
         hosts=hosts,
+        topics=topics,
         sources=sources,
         queries=queries,
         capacities=capacities,

@@ -101,7 +101,7 @@ def _statements(settings: Settings) -> _Statements:
 
 
 def _stored(warehouse: Warehouse) -> dict[tuple[str, int, str], list[_Stated]]:
-    """Return the newest rows of table `broker_capacity`.
+    """Return the newest rows of table `broker_capacity`, without capacities that are null or 0.
 
     A source states a broker's disk as a whole or by log dir. Of the two the newer statement counts.
     """
@@ -112,7 +112,7 @@ def _stored(warehouse: Warehouse) -> dict[tuple[str, int, str], list[_Stated]]:
         stored[source, broker, resource].append(_Stated(log_dir, capacity, share, recorded.timestamp()))
     for key, rows in stored.items():
         is_whole = max((row.recorded, row.log_dir is None) for row in rows)[1]
-        of_form = [row for row in rows if (row.log_dir is None) == is_whole and row.capacity is not None]
+        of_form = [row for row in rows if (row.log_dir is None) == is_whole and row.capacity]
         stored[key] = sorted(of_form, key=lambda row: row.log_dir or "")
     return dict(stored)
 

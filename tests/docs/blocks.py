@@ -69,6 +69,11 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "export PYSPARK_PYTHON": "tests/jobs/support/outside/spark_servers.py",
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_spark_clusters.py",
     },
+    "load.md": {
+        "surveyor load import loads.csv": "tests/jobs/measurement/test_import_command.py",
+        "surveyor load import --prometheus": "tests/jobs/measurement/test_prometheus_import.py",
+        "broker_label = ": "tests/jobs/measurement/test_prometheus_queries.py",
+    },
     "fleets.md": {
         "warehouse = ": NOT_RUN + "a file, for clusters that exist",
         "surveyor snapshot --all": "tests/jobs/test_fleets.py",

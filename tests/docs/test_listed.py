@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobs.adapters.request_server.listen_config import LISTEN_FILE_KEYS, LISTENER_KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
 from jobs.core.errors import ExitCode
-from jobs.runtime.settings import ClusterConf, Conf, LimitsConf
+from jobs.runtime.settings import CapacityConf, ClusterConf, Conf, LimitsConf
 from schemas.enums import LintCode, RejectionCode
 from tests.docs.generated import path_of
 from tests.docs.markdown import ROOT
@@ -37,14 +37,15 @@ def test_every_exit_code_has_its_row() -> None:
 
 
 def _keys(model: type[Struct], within: str, *but: str) -> Iterator[str]:
-    return (f"{within}{name}" for name in model.__struct_fields__ if name not in but)
+    return (f"{within}{name}" for name in model.__struct_encode_fields__ if name not in but)
 
 
 def test_every_key_of_the_conf_has_its_row() -> None:
     cluster = "clusters.NAME."
     known = [
         *_keys(Conf, "", "clusters"),
-        *_keys(ClusterConf, cluster, "limits"),
+        *_keys(ClusterConf, cluster, "limits", "capacity"),
+        *_keys(CapacityConf, f"{cluster}capacity."),
         *_keys(LimitsConf, f"{cluster}limits."),
     ]
     assert sorted(_rows("configuration.md", CONF_KEY, before=LISTEN)) == sorted(known)

@@ -26,7 +26,7 @@ from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quote_identifier
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
-from jobs.adapters.spark.connect import is_embedded
+from jobs.adapters.spark.connect import arrow_parts, is_connected, is_embedded
 from jobs.adapters.spark.session import cached_with_counts
 from schemas.columns import KEY_COLUMNS
 from schemas.tables import SPARK_SCHEMAS
@@ -99,7 +99,7 @@ class SparkWarehouse:
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> int:
         """Replace the cluster's rows that satisfy `where`; idempotent. Return the version that has them, as `merge`."""
-        if self._deltalake_commits:
+        if self.is_committed_by_driver:
             return self.warehouse.replace_in_parts(table, partial(self._batches, table, *cache_and_count(rows)), where)
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
@@ -117,6 +117,15 @@ class SparkWarehouse:
     def _batches(self, table: str, rows: DataFrame, count: int) -> Iterator[pa.RecordBatch]:
         for part in self.collect_parts(table, rows, count, *map(F.col, KEY_COLUMNS[table])):
             yield from part.to_batches()
+
+    def parts(self, table: str, rows: DataFrame) -> Iterator[pa.Table]:
+        """Yield rows with a table's columns in parts, as the engine computes them or of about MAX_DRIVER_ROWS."""
+        columns = rows.select(*SPARK_SCHEMAS[table].names)
+        if is_connected():
+            for part in arrow_parts(columns):
+                yield part.cast(schema_of(table))
+        else:
+            yield from self.collect_parts(table, *cache_and_count(columns), *map(F.col, KEY_COLUMNS[table]))
 
     def collect_parts(self, table: str, rows: DataFrame, count: int, *key: Column) -> Iterator[pa.Table]:
         """Yield rows from Spark in parts of about MAX_DRIVER_ROWS, so that memory stays bounded.
@@ -144,7 +153,7 @@ class SparkWarehouse:
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> int:
         """Upsert rows by their keys; rows whose column `vanished` is true are deleted instead."""
-        if self._deltalake_commits:
+        if self.is_committed_by_driver:
             rows = changed.toArrow()
             kept = rows.filter(pc.invert(rows[vanished])).select(SPARK_SCHEMAS[table].names).cast(schema_of(table))
             return self.warehouse.replace_streaming(table, rows, kept, keys)
@@ -176,7 +185,8 @@ class SparkWarehouse:
         return write_locked(self.warehouse.uri, table, written, _is_conflict, backoff_seconds=COMMIT_BACKOFF_SECONDS)
 
     @property
-    def _deltalake_commits(self) -> bool:
+    def is_committed_by_driver(self) -> bool:
+        """Whether deltalake commits rows, which the driver gets from the engine."""
         return is_embedded() or not takes_spark_commits(self.warehouse.uri)
 
     @property

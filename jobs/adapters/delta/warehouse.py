@@ -419,16 +419,24 @@ class Warehouse:
 
         They are in the statistics of the table's files, if no file has several. Otherwise the columns are read.
         """
+        files = self.statistics(table, *columns)
+        least, most = ([*values_of(files, *(f"{end}.{column}" for column in columns))] for end in ("min", "max"))
+        if least == most and not any(None in values for values in least):
+            return set(least)
+        return set(values_of(self.read(table, columns=columns).group_by(list(columns)).aggregate([]), *columns))
+
+    def statistics(self, table: str, *columns: str) -> pa.Table:
+        """Return `num_records` and, as `min.COLUMN` and `max.COLUMN`, the statistics of the cluster's files.
+
+        A value is null if a file states none.
+        """
         added = pa.table(self._open(table).get_add_actions(flatten=True))
         own = added.filter(pc.equal(added["partition.cluster"], self.cluster))
-        if not own.num_rows:
-            return set()
-        least, most = ([f"{end}.{column}" for column in columns] for end in ("min", "max"))
-        if not {*least, *most}.difference(own.column_names):
-            values = [*values_of(own, *least)]
-            if values == [*values_of(own, *most)] and not any(None in value for value in values):
-                return set(values)
-        return set(values_of(self.read(table, columns=columns).group_by(list(columns)).aggregate([]), *columns))
+        schema = schema_of(table)
+        for name in (f"{end}.{column}" for column in columns for end in ("min", "max")):
+            if name not in own.column_names:
+                own = own.append_column(name, pa.nulls(own.num_rows, schema.field(name.partition(".")[2]).type))
+        return own.select(["num_records", *(f"{end}.{column}" for column in columns for end in ("min", "max"))])
 
     def files(self, table: str, version: int) -> list[AddAction]:
         """Return the add actions of the files with the cluster's rows at a version."""

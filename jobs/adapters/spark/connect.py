@@ -11,10 +11,11 @@ import atexit
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import RLock, get_ident
-from typing import Final, cast
+from typing import Any, Final, cast
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -128,6 +129,15 @@ def begin(url: str, settings: Mapping[str, str]) -> SparkSession:
 def default_parallelism(session: SparkSession) -> int:
     """Return the number of concurrent tasks on the server, which is the number of partitions of a range."""
     return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
+
+
+def arrow_parts(rows: DataFrame) -> Iterator[pa.Table]:
+    """Yield the rows of a query as the server sends them, so that memory does not grow with their number."""
+    frame: Any = rows
+    client = frame.sparkSession.client
+    for part in client.to_table_as_iterator(frame._plan.to_proto(client), {}):  # noqa: SLF001 - PySpark has no public way
+        if isinstance(part, pa.Table):
+            yield part
 
 
 def cached_with_counts(rows: DataFrame, counts: Sequence[Column]) -> tuple[DataFrame, dict[str, int]]:

@@ -37,7 +37,7 @@ def balance_loads(
         model=model,
         loads=replica_loads,
         bands=bands,
-        may_copy=model.movable & (model.in_sync_quota == NO_BROKER).all(axis=0),
+        may_copy=model.movable,
         may_elect=model.movable & (goal.reorder | redirected) & (model.pinned == NO_BROKER),
         price=float(replica_loads.size.mean()) / PRICE_DIVISOR if len(replica_loads.size) else 0.0,
         max_bytes=np.inf if loads.max_bytes is None else loads.max_bytes,

@@ -173,6 +173,8 @@ class LoadState:
             still: Bools = (after[0] == changes.source) & (after[slot, places] == target)
             return still
         legal: Bools = (after[slot, places] == changes.source) & ~(after == target).any(axis=0)
+        stay = model.in_sync_quota[:, row]
+        legal &= ~(stay == changes.source).any(axis=0) | (stay == target).any(axis=0)
         legal &= model.pinned[row] != changes.source
         legal &= model.may_receive[target] | (model.before[:, row] == target).any(axis=0)
         after[slot, places] = target

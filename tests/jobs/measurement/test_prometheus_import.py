@@ -22,7 +22,8 @@ from jobs.adapters.embedded.processes import free_port
 from jobs.adapters.prometheus.client import Prometheus
 from jobs.core.errors import UnreadableError
 from jobs.measurement.imports import ImportSources, report_import
-from jobs.measurement.prometheus_import import HOUR, ImportedMetrics, PrometheusOptions, prepared_import
+from jobs.measurement.prometheus_import import HOUR, MAX_VALUES, ImportedMetrics, PrometheusOptions, prepared_import
+from jobs.measurement.prometheus_queries import detected_presets
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Broker
 from tests.jobs.support.outside.prometheus_stand_in import (
@@ -77,6 +78,7 @@ def _run(
     cluster: Cluster,
     stand_in: PrometheusStandIn,
     now: datetime = NOW,
+    topics: int = 2,
     **options: Any,  # noqa: ANN401 - of PrometheusOptions
 ) -> ImportedMetrics:
     server = Prometheus(stand_in.url, pause=wait_none())
@@ -84,6 +86,7 @@ def _run(
         server,
         PrometheusOptions(**{"since": SINCE, **options}),
         cluster.warehouse.typed_rows(Broker),
+        topics,
         now,
     )
     return prepared.run(cluster.warehouse, now)
@@ -169,6 +172,16 @@ def test_a_range_that_is_too_much_is_requested_in_halves(cluster: Cluster) -> No
         result = _run(cluster, stand_in)
         assert _stored(cluster) == _expected(_queries(stand_in))
     assert (result.hours, result.failed) == (HOURS, [])
+
+
+def test_topics_are_requested_in_ranges_that_fit_into_memory(cluster: Cluster) -> None:
+    with _stand_in() as stand_in:
+        _run(cluster, stand_in, topics=MAX_VALUES // 20)
+        lengths = Counter(
+            (end - start) // 3600 + 1 for promql, start, end in stand_in.ranges() if 'topic!=""' in promql
+        )
+        assert _stored(cluster) == _expected(_queries(stand_in))
+    assert lengths == {10: 2 * 3, 4: 2, 2: 2}
 
 
 def test_a_query_that_fails_costs_only_its_own_rows(cluster: Cluster) -> None:
@@ -264,6 +277,14 @@ def test_failures_are_named(cluster: Cluster, caplog: pytest.LogCaptureFixture) 
 
 PROMETHEUS: Final = shutil.which("prometheus")
 
+EVERY_METRIC: Final = (
+    *(BYTES_IN, "kafka_server_brokertopicmetrics_bytesinpersec_total", "kafka_server_brokertopicmetrics_bytesinpersec"),
+    *("kafka_server_BrokerTopicMetrics_Count", "kafka_server_BrokerTopicMetrics_OneMinuteRate"),
+    *("java_lang_OperatingSystem_ProcessCpuLoad", "node_cpu_seconds_total", "node_network_receive_bytes_total"),
+    *("node_network_transmit_bytes_total", "node_network_speed_bytes", "node_network_up"),
+)
+"""Metrics of every preset, whose queries a server must understand."""
+
 
 @contextmanager
 def _real_server(folder: Path, metrics: str) -> Iterator[str]:
@@ -329,6 +350,10 @@ def test_a_real_server(cluster: Cluster, tmp_path: Path) -> None:
         sources = ImportSources(prometheus=url, since=midnight.isoformat())
         result = report_import(settings, sources, now).json["prometheus"]
         assert report_import(settings, sources, now).json["prometheus"]["rows"] == {}
+        for preset in detected_presets(EVERY_METRIC, 'env="a"', ()):
+            promqls = [query.promql for query in preset.queries_by("pod")]
+            for promql in (*promqls, *preset.capacities_by("pod").values()):
+                assert Prometheus(url).query(promql, now.timestamp()) == []
     assert result["presets"] == ["jmx", "node"]
     stored = _stored(cluster)
     hours = [midnight + number * HOUR for number in range(8)]

@@ -94,6 +94,16 @@ CASES: Final[list[tuple[str, list[Stored], dict[str, Any], list[tuple[Any, ...]]
         ],
     ),
     (
+        "a log dir that is gone has 0",
+        [
+            (1, 1, "/a", "disk", 10.0, None, "log_dirs"),
+            (1, 1, "/b", "disk", 20.0, None, "log_dirs"),
+            (2, 1, "/a", "disk", 0.0, None, "log_dirs"),
+        ],
+        {},
+        [(1, "/b", "disk", 20.0, None, "log_dirs")],
+    ),
+    (
         "a withdrawn row leaves the next source",
         [
             (1, 1, None, "cpu", 100.0, None, "file"),
