@@ -1,7 +1,7 @@
 """The figures of an optimised plan as text lines."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jobs.core.units import format_bytes
 from planner.placement.plan_figures import (
@@ -13,6 +13,9 @@ from planner.placement.plan_figures import (
 )
 from schemas.rows import PlanRecord
 from schemas.text import BROKERS_SHOWN, WAVES_SHOWN, join_ids, pluralise
+
+PARTITIONS_SHOWN: Final = 3
+"""Oversized partitions named in a plan's text."""
 
 
 class Span(NamedTuple):
@@ -57,7 +60,7 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
     figures = figures_in(plan.options)
     if figures is None:
         return
-    yield from _bound(plan, figures)
+    yield from balance_lines(figures) if figures.load_balance else _bound(plan, figures)
     yield from (span.line for span in broker_spans(figures))
     yield from _share_notes(figures)
     yield from _reorder_notes(figures)
@@ -75,7 +78,7 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
 def notes(plan: PlanRecord) -> Iterator[str]:
     """Return the notes without a number before and after: the lower bound of moves, and what is left undone."""
     if figures := figures_in(plan.options):
-        yield from _bound(plan, figures)
+        yield from balance_lines(figures) if figures.load_balance else _bound(plan, figures)
         yield from _share_notes(figures)
         yield from _reorder_notes(figures)
         yield from _rack_notes(figures)
@@ -127,6 +130,39 @@ def byte_spans(figures: PlanFigures) -> Iterator[Span]:
 def _bound(plan: PlanRecord, figures: PlanFigures) -> Iterator[str]:
     if figures.bound:
         yield f"moves {plan.moves} (lower bound {figures.lower_bound}: {figures.bound})"
+
+
+def balance_lines(figures: PlanFigures) -> Iterator[str]:
+    """Return the bytes of a plan by load with their lower bound, and the most loaded broker before and after.
+
+    >>> worst = [{"multiple": m, "broker": 3, "resource": "out Mon 20:00"} for m in (1.44, 1.13, 1.07)]
+    >>> sides = dict(zip(("worst_before", "worst_by_elections", "worst_after"), worst))
+    >>> bounds = {"must_leave": {"3": 2 << 40}, "must_arrive": {}, "outside": [], "best": 1.02}
+    >>> balance = {"bytes": 5 << 39, "bytes_bound": 2 << 40, "elections": 538, "front": [], **sides, **bounds}
+    >>> for line in balance_lines(figures_in({"figures": {"load_balance": balance}})):
+    ...     print(line)
+    copies 2.5 TiB (at least 2.0 TiB: 2.0 TiB must leave broker 3), elections 538
+    most loaded broker 1.44 (3, out Mon 20:00) → 1.07 (3, out Mon 20:00) of the mean, at best 1.02
+    by elections alone 1.13
+    """
+    balance = figures.load_balance
+    if balance is None:
+        return
+    parts = (("must leave", balance.must_leave), ("must arrive at", balance.must_arrive))
+    due = [f"{format_bytes(size)} {verb} broker {broker}" for verb, by in parts for broker, size in [*by.items()][:2]]
+    because = f": {', '.join(due)}" if due else ""
+    yield (
+        f"copies {format_bytes(balance.bytes)} (at least {format_bytes(balance.bytes_bound)}{because}), "
+        f"elections {balance.elections}"
+    )
+    before, after = (
+        f"{worst.multiple:.2f} ({worst.broker}, {worst.resource})"
+        for worst in (balance.worst_before, balance.worst_after)
+    )
+    yield f"most loaded broker {before} → {after} of the mean, at best {balance.best:.2f}"
+    yield f"by elections alone {balance.worst_by_elections.multiple:.2f}"
+    for name, resource in balance.oversized[:PARTITIONS_SHOWN]:
+        yield f"{name} alone has more {resource} than a broker should have: give the topic more partitions"
 
 
 def _share_notes(figures: PlanFigures) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Figures of an optimised plan, such as moves, balance and bytes; they are stored with the plan's parameters."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -229,6 +229,37 @@ class LargestShare(Struct, frozen=True, kw_only=True):
     """Partitions with a leader."""
 
 
+class WorstLoad(Struct, frozen=True, kw_only=True):
+    """The greatest load of a broker, as a multiple of its share of the mean."""
+
+    multiple: float
+    broker: int
+    resource: str
+    """disk, or in, out or cpu with its window of the week."""
+
+
+class BalanceFigures(Struct, frozen=True, kw_only=True):
+    """The balance of loads by `--by-load`, and the bounds of any plan."""
+
+    bytes: int
+    bytes_bound: int
+    elections: int
+    worst_before: WorstLoad
+    worst_by_elections: WorstLoad
+    worst_after: WorstLoad
+    best: float
+    """The least possible load of the most loaded broker."""
+    outside: list[int]
+    """Brokers with a load that differs from the mean by more than the plan tolerates."""
+    must_leave: dict[str, int]
+    """The least bytes that leave some brokers, by id."""
+    must_arrive: dict[str, int]
+    front: list[tuple[int, int, int, float]]
+    """Steps of the search: bytes and replicas copied, elections, and the greatest load."""
+    oversized: list[tuple[str, str]] = []
+    """Partitions whose load alone exceeds what any broker should have, with the resource."""
+
+
 class PlanFigures(Struct, frozen=True, kw_only=True):
     """Figures as stored; a plan of an older version lacks some, a plan without weights lacks figures in bytes."""
 
@@ -254,6 +285,7 @@ class PlanFigures(Struct, frozen=True, kw_only=True):
     bytes_per_broker: BeforeAndAfter | None = None
     bytes_by_broker: dict[str, Range] = {}
     sizes: SizeFigures | None = None
+    load_balance: BalanceFigures | None = None
 
 
 class CrowdedRacks(Struct, frozen=True, kw_only=True):
@@ -315,14 +347,10 @@ def byte_figures(brokers: PlacementBrokers, partitions: PlacementPartitions, pla
     }
 
 
-def balance_figures(placement: Placement) -> Figures:
-    """Return the figures of a balance of loads, empty without one.
-
-    Loads are multiples of a broker's share of the mean. `front` are the steps of the search, each with the bytes and
-    elections until then and the greatest load after it.
-    """
+def balance_figures(placement: Placement, name_of: Callable[[int], str]) -> Figures:
+    """Return the BalanceFigures of a plan by load, empty without one; `name_of` names a row."""
     balance = placement.loads
-    if balance is None or balance.names == ("disk",):
+    if balance is None or not balance.after.size or balance.names == ("disk",):
         return {}
     sides = {"before": balance.before, "by_elections": balance.by_elections, "after": balance.after}
     steps = balance.front
@@ -331,21 +359,20 @@ def balance_figures(placement: Placement) -> Figures:
         "load_balance": {
             "bytes": balance.bytes,
             "bytes_bound": balance.bytes_bound,
+            "elections": balance.elections,
             **{f"worst_{side}": _worst(balance, loads) for side, loads in sides.items()},
             "best": round(float(balance.best.max()), MULTIPLE_DIGITS),
             "outside": balance.brokers[balance.outside].tolist(),
             "must_leave": _largest(balance.brokers, balance.leave),
             "must_arrive": _largest(balance.brokers, balance.arrive),
             "front": [[*steps[place][:3], round(steps[place].worst, MULTIPLE_DIGITS)] for place in chosen.tolist()],
-            "oversized": [list(row) for row in balance.oversized[:MAX_BROKERS_LISTED]],
+            "oversized": [[name_of(row), resource] for row, resource in balance.oversized[:MAX_BROKERS_LISTED]],
         }
     }
 
 
 def _worst(balance: LoadBalance, loads: Floats) -> Figures:
-    """Return the greatest load, with its broker and resource; empty without brokers."""
-    if not loads.size:
-        return {}
+    """Return the WorstLoad of a side."""
     broker, resource = np.unravel_index(loads.argmax(), loads.shape)
     multiple = round(float(loads[broker, resource]), MULTIPLE_DIGITS)
     return {"multiple": multiple, "broker": int(balance.brokers[broker]), "resource": balance.names[int(resource)]}

@@ -174,6 +174,8 @@ class LoadBalance:
     by_elections: Floats
     after: Floats
     outside: Bools
+    elections: int
+    """Partitions that another of their present replicas leads."""
     bytes: int
     bytes_bound: int
     """The least bytes that a plan with these bands copies."""

@@ -147,7 +147,7 @@ def optimise(
             "held": len(dead),
             "racks_unknown": _concerned_brokers(rackless, cluster.partitions, placement),
             **byte_figures(brokers, cluster.partitions, placement),
-            **balance_figures(placement),
+            **balance_figures(placement, cluster.name_of),
             **sizes,
         },
         given_up=frozenset(placement.given_up),

@@ -61,6 +61,7 @@ def balance_loads(
         by_elections=by_elections[counted],
         after=state.level[counted],
         outside=outside,
+        elections=len(state.former_leaders().row),
         bytes=state.bytes,
         bytes_bound=bound.total,
         leave=bound.leave[counted],
