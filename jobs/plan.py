@@ -266,6 +266,12 @@ class ReassignOptions:
         typer.Option(help="Balance bytes by this CSV or JSON file of topic, partition and bytes per replica."),
     ] = None
     by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes as recorded by `surveyor sizes`.")] = False
+    within: Annotated[
+        str | None,
+        typer.Option(
+            help="Move only bytes above or below the mean by more than this share of it, as 10% [default: 1%]."
+        ),
+    ] = None
     max_moves_per_broker: Annotated[
         int | None,
         typer.Option(
@@ -302,6 +308,7 @@ class ReassignOptions:
 
     def limits(self, declared: Sequence[str]) -> "PlacementLimits":
         """Return the limits; `declared` has the internal topics of the conf."""
+        from jobs.core.units import parse_share
         from jobs.planning.internal_topics import InternalTopics
         from jobs.planning.placement.placement_options import PlacementLimits
         from planner.placement.waves import WaveLimits
@@ -314,6 +321,7 @@ class ReassignOptions:
             reorder=self.reorder_leaders,
             elect=not self.skip_elections,
             brokers=self.broker_list,
+            within=None if self.within is None else parse_share("--within", self.within),
             caps=WaveLimits(moves_per_broker=self.max_moves_per_broker, one_at_a_time=self.one_replica_at_a_time),
             allow_below_min_isr=self.allow_below_min_isr,
             internal=InternalTopics(self.allow_internal, declared),

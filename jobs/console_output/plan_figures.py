@@ -111,10 +111,17 @@ def _per_rack_spans(figures: PlanFigures) -> Iterator[Span]:
 
 
 def byte_spans(figures: PlanFigures) -> Iterator[Span]:
-    """Return the minimum and maximum bytes per broker, if sizes are known."""
-    if figures.bytes_per_broker is not None:
-        spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures.bytes_per_broker)
-        yield Span("bytes per broker", *spans)
+    """Return the minimum and maximum bytes per broker, also as multiples of the mean, if sizes are known."""
+    if figures.bytes_per_broker is None:
+        return
+    spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures.bytes_per_broker)
+    yield Span("bytes per broker", *spans)
+    counted = [figures.bytes_by_broker[str(broker)] for broker in figures.brokers_counted or ()]
+    if means := [sum(held) / len(counted) for held in zip(*counted, strict=True) if sum(held)]:
+        multiples = zip(figures.bytes_per_broker, means, strict=True)
+        yield Span(
+            "multiples of the mean", *(f"{low / mean:.2f}..{high / mean:.2f}" for (low, high), mean in multiples)
+        )
 
 
 def _bound(plan: PlanRecord, figures: PlanFigures) -> Iterator[str]:
@@ -142,7 +149,7 @@ def _reorder_notes(figures: PlanFigures) -> Iterator[str]:
 
 def _uneven_notes(figures: PlanFigures) -> Iterator[str]:
     if figures.uneven:
-        yield f"replicas stay uneven: {figures.uneven}"
+        yield f"{'replicas' if figures.moves_bytes is None else 'bytes'} stay uneven: {figures.uneven}"
 
 
 def _undone_notes(figures: PlanFigures) -> Iterator[str]:
@@ -254,13 +261,14 @@ def _wave_lines(waves: WaveFigures) -> Iterator[str]:
 def byte_lines(figures: PlanFigures) -> Iterator[str]:
     """Return the figures in bytes as text lines.
 
-    >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]],
+    >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]], "brokers_counted": [0, 1],
     ...     "bytes_by_broker": {"0": [4096, 2048], "1": [0, 2048]},
     ...     "sizes": {"source": "table", "digest": "9f", "known": 3, "assumed": 1}}
     >>> for line in byte_lines(figures_in({"figures": figures})):
     ...     print(line)
     moves 2.0 KiB
     bytes per broker 0 B..4.0 KiB → 2.0 KiB..2.0 KiB
+    multiples of the mean 0.00..2.00 → 1.00..1.00
     bytes by broker 0: 4.0 KiB → 2.0 KiB, 1: 0 B → 2.0 KiB
     sizes from the table, digest 9f; 1 of 4 partitions have none and count as the mean of their topic, or of all
     """

@@ -1,4 +1,4 @@
-"""Parsing and formatting of bytes, rates and durations; JSON output has plain numbers.
+"""Parsing and formatting of bytes, rates, shares and durations; JSON output has plain numbers.
 
 Invalid input raises a UsageError with the option, the value and the expected form.
 """
@@ -45,6 +45,10 @@ _BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
 """Bytes per second, as 50000000, 50MB/s or 64MiB."""
 
+SHARE: Final = r"^([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%$"
+"""A percentage, as 9% or 0.5 %."""
+
+_PERCENT: Final = 100
 _MAX_RATE: Final = 2**63 - 1
 
 SLOW_BYTES_PER_SECOND: Final = 1_000
@@ -115,6 +119,18 @@ def slow_rate_warning(option: str, text: str) -> str | None:
     time = format_duration(1_000_000_000 / rate)
     fault = f"{option} {text} is {rate} bytes a second, at which a gigabyte takes {time}"
     return f"{fault}; {rate}MB/s is {rate} million bytes a second"
+
+
+def parse_share(option: str, text: str) -> float:
+    """Parse a percentage into a share.
+
+    >>> [parse_share("--within", text) for text in ("9%", "0.5 %", "0%")]
+    [0.09, 0.005, 0.0]
+    """
+    parts = re.fullmatch(SHARE, text)
+    if parts is None or float(parts[1]) > _PERCENT:
+        raise _invalid(option, text, "share", "a percentage from 0% to 100%, as 10%")
+    return float(parts[1]) / _PERCENT
 
 
 def _invalid(option: str, text: str, kind: str, expected: str) -> UsageError:

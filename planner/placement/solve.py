@@ -64,7 +64,8 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
         uneven = _imbalance_reason(model, goal, graph, copied=copies(model), undone=undone)
         even_topics(model, redirected | goal.even)
     else:
-        spread_bytes(model, partitions.weights[model.order], goal, redirected)
+        outside = spread_bytes(model, partitions.weights[model.order], goal, redirected)
+        uneven = _band_reason(model, goal, outside)
     keep_places(model)
     reordered = even_leaders(model, goal)
     return placement_of(
@@ -178,6 +179,15 @@ def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGra
         return reasons.CANNOT_GIVE.render(brokers=_broker_names(model, giving), rules=rules)
     rules = _binding_rules(model, recipients & ~taking, taking)
     return reasons.CANNOT_TAKE.render(brokers=_broker_names(model, taking), rules=rules)
+
+
+def _band_reason(model: PlacementModel, goal: PlacementGoal, outside: Bools) -> str:
+    """Return why these brokers hold bytes outside the band around the mean; "" if there are none."""
+    if not outside.any():
+        return ""
+    if goal.max_moves is not None and copies(model) >= goal.max_moves:
+        return reasons.NO_HELPFUL_MOVES.render(max_moves=goal.max_moves)
+    return reasons.OUTSIDE_BAND.render(brokers=_broker_names(model, outside), percent=f"{100 * goal.within:g}")
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:

@@ -19,6 +19,9 @@ NO_BROKER: Final = -1
 """Pads a list of replicas that is shorter than the widest."""
 
 
+EVEN_WITHIN: Final = 0.01
+"""Share of the mean by which the bytes of even brokers may differ from it, unless a plan states another share."""
+
 MAX_ROWS_NAMED: Final = 5
 """Rows named in an error."""
 
@@ -83,15 +86,17 @@ class PlacementPartitions:
 class PlacementGoal:
     """The goal in addition to emptying the `emptied` brokers.
 
-    `even`: move replicas until brokers are even, not only if they must move. `leaders`: reorder replicas until
-    leaders are even, in partitions that get or lose a replica or, with `reorder`, in all that may change.
-    `replacements`: (broker, its successor), used wherever the rules allow it. `replication_factor` keeps the preferred
-    leader, unless other replicas must stay before it (`removal_order`). `onto`: only these brokers get replicas they
-    did not have, and with `even` not more than they lack of an even share. (Empty for all brokers.) `given`: nothing is
-    optimised, the lists are given.
+    `even`: move replicas until brokers are even, not only if they must move. `within`: brokers whose bytes differ
+    from the mean by at most this share of it count as even; it applies to weights only. `leaders`: reorder replicas
+    until leaders are even, in partitions that get or lose a replica or, with `reorder`, in all that may change.
+    `replacements`: (broker, its successor), used wherever the rules allow it. `replication_factor` keeps the
+    preferred leader, unless other replicas must stay before it (`removal_order`). `onto`: only these brokers get
+    replicas they did not have, and with `even` not more than they lack of an even share. (Empty for all brokers.)
+    `given`: nothing is optimised, the lists are given.
     """
 
     even: bool = False
+    within: float = EVEN_WITHIN
     leaders: bool = True
     reorder: bool = False
     fix_racks: bool = False

@@ -28,17 +28,21 @@ _EXPLICIT: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {
 
 def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Path | None, *, by_size: bool) -> Planner:  # noqa: ANN401 - as the option has it
     """Return the planner of the option that is given; with sizes it balances bytes."""
-    weights = _weights(option, sizes, by_size=by_size)
+    weights = _weights(option, sizes, limits.within, by_size=by_size)
     if option in _EXPLICIT:
         return _EXPLICIT[option](value, limits)
     given = read_request(option, value, limits)
+    if limits.within is not None and not given.request.goal.even:
+        raise UsageError(f"--within is for goals that even brokers: {option} moves only what it must")
     by: dict[str, Any] = {"by_size": True} if by_size else {} if sizes is None else {"sizes": "file"}
     return _optimised(replace(given, parameters=given.parameters | by), weights)
 
 
-def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | None:
+def _weights(option: str, sizes: Path | None, within: float | None, *, by_size: bool) -> Weights | None:
     """Return the source of sizes, None if replicas are balanced instead of bytes."""
     if sizes is None and not by_size:
+        if within is not None:
+            raise UsageError("--within is for plans that even bytes: give --by-size or --sizes too")
         return None
     if sizes is not None and by_size:
         raise UsageError("--sizes and --by-size exclude each other: give a file, or use the table of `surveyor sizes`")
