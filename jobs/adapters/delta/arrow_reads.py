@@ -94,20 +94,6 @@ def _is_of_times(value: Any) -> bool:  # noqa: ANN401 - a value of any column
     return bool(values) and all(isinstance(each, datetime) for each in values)
 
 
-def _of_times(filters: Sequence[Filter]) -> list[Filter] | None:
-    """Return the filters by time, None if there are none.
-
-    deltalake prunes files by them before Arrow sees any: a table with a file for each hour of a year is opened in
-    hundredths of a second then, and in a second by Arrow alone.
-    """
-    return [limit for limit in filters if _is_of_times(limit[2])] or None
-
-
-def _is_of_times(value: Any) -> bool:  # noqa: ANN401 - a value of any column
-    values = value if isinstance(value, list | tuple) else [value]
-    return bool(values) and all(isinstance(each, datetime) for each in values)
-
-
 def _with_encoded_keys(schema: pa.Schema, name: str) -> pa.Schema:
     place = schema.get_field_index(name)
     kind = schema.field(place).type
