@@ -35,8 +35,8 @@ def load_spans(plan: PlanRecord) -> Iterator[Span]:
     >>> plan = PlanRecord(**made, figures=msgspec.json.encode(figures).decode())
     >>> for line in load_lines(plan):
     ...     print(line)
-    bytes out per broker 0.62..1.48 (148 B/s), Mon 20:00 → 0.79..1.21 (121 B/s), Tue 09:00, of the mean
-    disk per broker 0.00..2.00 (2.0 KiB) → 0.00..2.00 (2.0 KiB) of the mean, Mon 20:00
+    bytes out per broker 0.62..1.48 (148 B/s), Mon 20:00 → 0.79..1.21 (121 B/s), Tue 09:00, times the mean
+    disk per broker 0.00..2.00 (2.0 KiB) → 0.00..2.00 (2.0 KiB) times the mean, Mon 20:00
     load from profile default, version 3; 3 of 4 partitions have one
     """
     load = stored_load(plan)
@@ -48,9 +48,9 @@ def load_spans(plan: PlanRecord) -> Iterator[Span]:
         windows = ["" if effect.window == EVERY_HOUR else f", {effect.window}" for effect in filter(None, worst)]
         name = f"{RESOURCE_NAMES[resource]} per broker"
         if windows[0] == windows[1]:
-            yield Span(name, before, f"{after} of the mean{windows[1]}")
+            yield Span(name, before, f"{after} times the mean{windows[1]}")
         else:
-            yield Span(name, f"{before}{windows[0]}", f"{after}{windows[1]}, of the mean")
+            yield Span(name, f"{before}{windows[0]}", f"{after}{windows[1]}, times the mean")
 
 
 def load_notes(plan: PlanRecord) -> Iterator[str]:
@@ -78,7 +78,7 @@ def load_warnings(plan: PlanRecord) -> Iterator[str]:
     ...     {"resource": "disk", "most": [148, 149], **common}]
     >>> made = {"plan_id": "5f", "snapshot_id": 1, "kind": "reassign", "status": "planned", "created_at": datetime.min}
     >>> list(load_warnings(PlanRecord(**made, figures=msgspec.json.encode({"effects": effects}).decode())))
-    ['bytes out become less even: broker 3 gets 1.48 of the mean, and now the most of a broker is 1.13']
+    ['bytes out become less even: broker 3 gets 1.48 times the mean, and now the most of a broker is 1.13']
     """
     load = stored_load(plan) or LoadFigures()
     for resource, effects in load.by_resource.items():
@@ -90,7 +90,7 @@ def load_warnings(plan: PlanRecord) -> Iterator[str]:
             window = "" if after.window == EVERY_HOUR else f" on {after.window}"
             become = "become" if resource in _PLURAL else "becomes"
             yield (
-                f"{RESOURCE_NAMES[resource]} {become} less even: broker {after.broker[1]} gets {then:.2f} of the "
+                f"{RESOURCE_NAMES[resource]} {become} less even: broker {after.broker[1]} gets {then:.2f} times the "
                 f"mean{window}, and now the most of a broker is {now:.2f}"
             )
 

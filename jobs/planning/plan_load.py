@@ -4,10 +4,11 @@ The engine sums the loads by broker and compares the brokers, so only a row for 
 warehouse without loads is not read. The result is stored with the plan and does not change its id.
 """
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -15,10 +16,10 @@ from jobs.core.errors import UnreadableError
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.plan_loads import EVERY_HOUR, LoadRows, plan_loads
-from jobs.runtime.console import log
 from planner.columns.shape import with_schema
 from planner.load.effect_figures import LoadFigures, load_figures
 from planner.load.plan_effect import LOADS, plan_effect, plan_ends
+from planner.placement.plan_figures import figures_in
 from schemas.enums import PlanKind
 from schemas.rows import PartitionLoad, ProfiledLoad
 
@@ -26,7 +27,10 @@ from schemas.rows import PartitionLoad, ProfiledLoad
 def load_before_and_after(
     tables: PlanningTables, kind: PlanKind, parameters: Mapping[str, Any], changes: DataFrame
 ) -> LoadFigures | None:
-    """Return the figures by load of a plan with these changes; None if no load is known."""
+    """Return the figures by load of a plan with these changes; None if no load is known.
+
+    Raise UnreadableError if the loads cannot be read.
+    """
     try:
         rows = plan_loads(tables.warehouse)
         if rows is None:
@@ -34,10 +38,25 @@ def load_before_and_after(
         effect = plan_effect(
             tables["partitions"], plan_ends(changes), _loads(tables, rows), _counted(tables, kind, parameters)
         )
-        return load_figures(effect.toArrow().to_pylist(), rows.title, tables.snapshot.partitions or 0)
-    except UnreadableError as error:
-        log(f"surveyor: the plan does not show its effect on load: {error}", logging.WARNING)
-        return None
+        figures = load_figures(effect.toArrow().to_pylist(), rows.title, tables.snapshot.partitions or 0)
+        return _with_balance(figures, parameters)
+    except PySparkException as error:  # the loads explain a plan, and must not prevent it
+        raise UnreadableError(f"the loads cannot be read: {str(error).partition(chr(10))[0]}") from error
+
+
+def _with_balance(figures: LoadFigures | None, parameters: Mapping[str, Any]) -> LoadFigures | None:
+    """Return the figures of a plan by load with its own balance, which knows capacities and the bound of bytes."""
+    placement = figures_in(parameters)
+    if figures is None or placement is None or placement.load_balance is None:
+        return figures
+    balance = placement.load_balance
+    return replace(
+        figures,
+        bytes=balance.bytes,
+        bytes_bound=balance.bytes_bound,
+        worst_before=balance.worst_before.multiple,
+        worst_after=balance.worst_after.multiple,
+    )
 
 
 def _loads(tables: PlanningTables, rows: LoadRows) -> DataFrame:
@@ -61,12 +80,13 @@ def _of_topics(loads: DataFrame, tables: PlanningTables) -> DataFrame:
 
 
 def _means(loads: DataFrame) -> DataFrame:
-    """Average the hours of each partition; the newest size counts."""
-    means = loads.groupBy("topic", "partition").agg(
-        F.avg("bytes_in").alias("bytes_in"), F.avg("bytes_out").alias("bytes_out"), F.expr(_NEWEST_SIZE)
-    )
+    """Average the hours of each partition, the sampled ones if there are any; the newest size counts."""
+    rates = (f"coalesce(avg(IF(method = 'imported', NULL, {name})), avg({name})) AS {name}" for name in _RATES)
+    means = loads.groupBy("topic", "partition").agg(*map(F.expr, (*rates, _NEWEST_SIZE)))
     return means.withColumns({"window": F.lit(EVERY_HOUR)}).transform(with_schema, LOADS)
 
+
+_RATES: Final = ("bytes_in", "bytes_out")
 
 _NEWEST_SIZE: Final = "coalesce(max_by(size_bytes, hour), max(size_bytes)) AS size_bytes"
 """SQL of the size at the newest hour; imported loads of every hour have no hour."""

@@ -14,6 +14,12 @@ from msgspec import Struct
 
 from schemas.rows import PlanRecord, Row
 
+MEASURES: Final = ("bytes_in", "bytes_out", "size_bytes", "cpu_leader", "cpu_follower")
+"""The columns of `load_profiles` that loads of brokers are summed from."""
+
+ROUNDING: Final = 1e-9
+"""Sums of the same loads in another order differ by less than this share."""
+
 WIDENED: Final = 0.02
 """How much a plan may raise the worst multiple of the mean of a resource without a warning."""
 
@@ -59,6 +65,8 @@ class LoadFigures(Struct, frozen=True, kw_only=True):
 
     bytes: int | None = None
     """Bytes of the replicas that the plan copies, as far as their size is known; None if no size is known."""
+    bytes_bound: int | None = None
+    """The least bytes that any plan with the same goal copies; None for plans that do not even loads."""
     worst_before: float | None = None
     """The highest multiple of the mean of any broker, resource and window."""
     worst_after: float | None = None
@@ -115,7 +123,7 @@ def load_figures(rows: Iterable[Row], loads: str, partitions_total: int) -> Load
         for row in ordered
     ]
     before, after = (worst_of(effects, side) for side in (0, 1))
-    copied = [row["copied_bytes"] for row in ordered if row["copied_bytes"] is not None]
+    copied = [row["copied_bytes"] for row in ordered if row["resource"] == "disk"]
     return LoadFigures(
         bytes=round(max(copied)) if copied else None,
         worst_before=before.worst[0] if before else None,

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from planner.columns.shape import with_schema
+from planner.load.effect_figures import MEASURES, ROUNDING
 from schemas.tables import PARTITION_KEY
 
 
@@ -30,13 +31,11 @@ def _schema(**types: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in types.items()])
 
 
-_MEASURES: Final = ("bytes_in", "bytes_out", "size_bytes", "cpu_leader", "cpu_follower")
-
 LOADS: Final = _schema(
     topic=StringType(),
     partition=IntegerType(),
     window=StringType(),
-    **dict.fromkeys(_MEASURES, DoubleType()),
+    **dict.fromkeys(MEASURES, DoubleType()),
 )
 """The load of one partition in one window, with the meaning and units of `load_profiles`; null is unknown."""
 
@@ -53,8 +52,9 @@ EFFECT: Final = _schema(
 )
 """Loads of the most and the least loaded broker, and the mean of the counted brokers, in the unit of the resource.
 
-`broker_before` and `broker_after` carry the most. `changes`: the load of some broker changes. `partitions` with a load
-have a leader, and replicas of known size that the plan adds take `copied_bytes`; both are the same for all resources.
+`broker_before` and `broker_after` carry the most, null if no broker has any. `changes`: the load of a broker changes.
+`partitions` with a load have a leader, and replicas of known size that the plan adds take `copied_bytes`; both are the
+same for all resources.
 """
 
 _HELD: Final = "array_contains({replicas}, broker_id)"
@@ -78,9 +78,6 @@ _KNOWN: Final = {
 """SQL that is null if the load of a partition on the resource is unknown."""
 
 RESOURCES: Final = tuple(_LOAD)
-
-ROUNDING: Final = 1e-9
-"""Sums of the same loads in another order differ by less than this share."""
 
 
 def plan_ends(changes: DataFrame) -> DataFrame:
@@ -118,7 +115,7 @@ def plan_effect(
 
 def _by_replica(partitions: DataFrame) -> DataFrame:
     """Return one row per replica and window, of the lists before and after."""
-    lists = ("before", "after", "leader_before", "leader_after", "window", *_MEASURES)
+    lists = ("before", "after", "leader_before", "leader_after", "window", *MEASURES)
     replicas = partitions.selectExpr(*lists, "explode(array_union(before, after)) AS broker_id")
     loads = (
         f"{load.format(replicas=side, leader=f'leader_{side}')} AS {resource}_{side}"
@@ -165,7 +162,7 @@ def _by_resource(loads: DataFrame, counted: list[list[int]]) -> DataFrame:
         F.expr("sum(copied) AS copied_bytes"),
     )
     most = {f"most_{side}": F.expr(f"coalesce(top_{side}.load, 0D)") for side in _SIDES}
-    brokers = {f"broker_{side}": F.expr(f"-top_{side}.negative") for side in _SIDES}
+    brokers = {f"broker_{side}": F.expr(f"IF(top_{side}.load > 0D, -top_{side}.negative, NULL)") for side in _SIDES}
     return sums.where("known > 0").withColumns(most | brokers)
 
 

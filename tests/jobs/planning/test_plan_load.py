@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 
+from jobs.execution.rollback_load import load_of_rollback
 from jobs.repositories.plan_loads import plan_loads
-from schemas.rows import PlanRecord, Row
+from schemas.rows import Change, PlanRecord, Row
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -87,9 +89,9 @@ def test_a_plan_shows_the_load_before_and_after(surveyor: Surveyor, tmp_path: Pa
         "partitions": 4,
     }
     lines = [
-        "  bytes in per broker 0.14..1.43 (210 B/s) → 0.75..1.43 (210 B/s) of the mean, Mon 20:00",
-        "  bytes out per broker 0.07..2.86 (800 B/s) → 0.07..1.50 (420 B/s) of the mean, Mon 20:00",
-        "  disk per broker 0.14..1.43 (2.1 KiB) → 0.75..1.43 (2.1 KiB) of the mean, Mon 20:00",
+        "  bytes in per broker 0.14..1.43 (210 B/s) → 0.75..1.43 (210 B/s) times the mean, Mon 20:00",
+        "  bytes out per broker 0.07..2.86 (800 B/s) → 0.07..1.50 (420 B/s) times the mean, Mon 20:00",
+        "  disk per broker 0.14..1.43 (2.1 KiB) → 0.75..1.43 (2.1 KiB) times the mean, Mon 20:00",
         "  load from profile default, version 1",
     ]
     assert "\n".join(lines) in ran.stdout
@@ -112,16 +114,15 @@ def test_a_plan_that_makes_load_less_even_warns(surveyor: Surveyor, tmp_path: Pa
     """Broker 1 gets a replica of cold: 220 B/s flow into it, 1.5 of the mean."""
     _profile(surveyor)
     plan = _plan(surveyor, tmp_path, {("cold", 1): [2, 1]}, "--json").json
-    warning = (
-        "bytes in become less even: broker 1 gets 1.50 of the mean on Mon 20:00, and now the most of a broker is 1.43"
-    )
+    warning = "bytes in become less even: broker 1 gets 1.50 times the mean on Mon 20:00, "
+    warning += "and now the most of a broker is 1.43"
     assert warning in plan["warnings"]
     assert f"  warning: {warning}" in surveyor("show", "plan", plan["plan_id"]).stdout
     page = tmp_path / "plan.html"
     assert surveyor("report", "--plan", plan["plan_id"], "--out", str(page)).code == 0
     html = page.read_text()
     assert "0.14..1.43 (210 B/s)" in html
-    assert "0.14..1.50 (220 B/s) of the mean, Mon 20:00" in html
+    assert "0.14..1.50 (220 B/s) times the mean, Mon 20:00" in html
     assert warning in html
 
 
@@ -178,7 +179,7 @@ def test_elections_change_what_leaders_send(surveyor: Surveyor) -> None:
     """Bytes in and disks stay, so only one line is shown."""
     _profile(surveyor)
     ran = surveyor("plan", "drain", "--brokers", "0")
-    [line] = [line for line in ran.stdout.splitlines() if "per broker" in line and "of the mean" in line]
+    [line] = [line for line in ran.stdout.splitlines() if "per broker" in line and "times the mean" in line]
     assert line.startswith("  bytes out per broker 0.07..2.86 (800 B/s) → ")
     assert _figures(surveyor)["bytes"] == 0
 
@@ -188,6 +189,22 @@ def test_a_broker_that_is_emptied_counts_before_only(surveyor: Surveyor) -> None
     plan = surveyor.json("plan", "reassign", "--remove-brokers", "0")
     effects = {effect["resource"]: effect for effect in plan["load"]["effects"] if effect["window"] == PEAK}
     assert effects["disk"]["mean"] == [pytest.approx(4400 / 3), 2200]
+
+
+def test_a_rollback_has_the_load_of_the_plan_reversed(surveyor: Surveyor, tmp_path: Path) -> None:
+    """It is computed without an engine, from the lists that the plan has left and those before it."""
+    _profile(surveyor)
+    plan = _plan(surveyor, tmp_path, SPREAD, "--json").json
+    [made] = msgspec.convert(surveyor.warehouse.rows("changes"), list[Change])
+    undone = {
+        f"{name}_{side}": getattr(made, f"{name}_{other}")
+        for name in ("replicas", "leader")
+        for side, other in (("before", "after"), ("after", "before"))
+    }
+    load = load_of_rollback(surveyor.warehouse, [msgspec.structs.replace(made, **undone)])
+    assert load is not None
+    assert (load.worst_before, load.worst_after) == (plan["load"]["worst_after"], plan["load"]["worst_before"])
+    assert [effect.most for effect in load.effects] == [tuple(e["most"][::-1]) for e in plan["load"]["effects"]]
 
 
 def test_new_topics_change_no_load(surveyor: Surveyor) -> None:

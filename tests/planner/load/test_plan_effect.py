@@ -5,17 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from planner.load.effect_arrays import Assignments, WindowLoads, effect_rows
 from planner.load.effect_figures import RESOURCE_NAMES, load_figures
 from planner.load.plan_effect import EFFECT, LOADS, RESOURCES, plan_effect, plan_ends
 from schemas.enums import NO_LEADER
 from schemas.rows import Row
 from schemas.tables import CHANGES, PARTITIONS
 from tests.planner.frames import as_rows, frame, shape
+from tests.planner.placement.clusters import padded
 
 PEAK: Final = "Mon 20:00"
 
@@ -158,6 +161,31 @@ def _partitions(draw: st.DrawFn) -> Moved:
     )
 
 
+def _in_arrays(partitions: Sequence[Moved], counted: tuple[Sequence[int], Sequence[int]]) -> list[Row]:
+    """Return the effect by the form of the rule on arrays."""
+    lists = [(p.before, p.after or p.before) for p in partitions]
+    leaders = [_leaders(p) for p in partitions]
+    before, after = (
+        Assignments(
+            replicas=padded([[*some[side]] for some in lists]), leader=np.array([some[side] for some in leaders])
+        )
+        for side in (0, 1)
+    )
+    rows = [row for row, partition in enumerate(partitions) if partition.load is not None]
+    loads = [partition.load for partition in partitions if partition.load is not None]
+    measures = {name: np.array([load.get(name) for load in loads], dtype=float) for name in LOAD}
+    return list(
+        effect_rows(before, after, [WindowLoads(window=PEAK, row=np.array(rows, int), measures=measures)], counted)
+    )
+
+
+def _leaders(partition: Moved) -> tuple[int, int]:
+    before = partition.before[0] if partition.leader is None else partition.leader
+    if partition.after is None:
+        return before, before
+    return before, partition.after[0] if partition.leader_after is None else partition.leader_after
+
+
 def _summed(partitions: Sequence[Moved]) -> tuple[dict[tuple[str, int], dict[int, float]], set[str]]:
     """Return the loads by (resource, side) and broker, and the resources of which a load is known."""
     loads: dict[tuple[str, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -199,9 +227,13 @@ def test_loads_equal_those_of_plain_sums(spark: SparkSession, some: list[Moved],
             held = {broker: loads[resource, side][broker] for broker in counted[side]}
             expected[resource, name] = (max(held.values()), min(held.values()), sum(held.values()) / len(held))
             actual[resource, name] = tuple(rows[resource][f"{measure}_{name}"] for measure in ("most", "least", "mean"))
-            broker = rows[resource][f"broker_{name}"]
-            assert broker is None or held[broker] == max(held.values())
+            worst = min(broker for broker in held if held[broker] == max(held.values()))
+            assert rows[resource][f"broker_{name}"] == (worst if held[worst] else None)
     assert actual == expected
+    in_arrays = {row["resource"]: row for row in _in_arrays(some, counted)}
+    comparable = {name: rows[name] | {"copied_bytes": in_arrays[name]["copied_bytes"]} for name in rows}
+    assert in_arrays == comparable
+    assert load_figures(rows.values(), "", 1) == load_figures(in_arrays.values(), "", 1)
 
 
 def test_all_resources_have_a_name() -> None:
