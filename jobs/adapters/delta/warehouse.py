@@ -438,17 +438,6 @@ class Warehouse:
                 own = own.append_column(name, pa.nulls(own.num_rows, schema.field(name.partition(".")[2]).type))
         return own.select(["num_records", *(f"{end}.{column}" for column in columns for end in ("min", "max"))])
 
-    def distinct(self, table: str, *columns: str) -> set[tuple[Any, ...]]:
-        """Return the distinct values of columns that are never null, among the cluster's rows.
-
-        They are in the statistics of the table's files, if no file has several. Otherwise the columns are read.
-        """
-        files = self.statistics(table, *columns)
-        least, most = ([*values_of(files, *(f"{end}.{column}" for column in columns))] for end in ("min", "max"))
-        if least == most and not any(None in values for values in least):
-            return set(least)
-        return set(values_of(self.read(table, columns=columns).group_by(list(columns)).aggregate([]), *columns))
-
     def files(self, table: str, version: int) -> list[AddAction]:
         """Return the add actions of the files with the cluster's rows at a version."""
         return [_add_action(file) for file in self._add_actions(table, version)]

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.load_balancing.load_model import Bands, ReplicaLoads
+from planner.placement.load_balancing.load_model import TOLERANCE, Bands, ReplicaLoads
 from planner.placement.model import PlacementModel
 from planner.placement.racks import max_per_rack, racks_spanned
 from planner.placement.replica_arrays import arrivals
@@ -103,6 +103,11 @@ class LoadState:
         """Return by (broker, resource) how far loads are outside their bands, negative inside."""
         distance: Floats = np.maximum(self.level - self.bands.high, self.bands.low - self.level)
         return distance
+
+    def worsens_a_limit(self) -> bool:
+        """Return whether a load is above its limit, and above what the required changes alone make of it."""
+        required = self.loads.of_broker(self.required, self.model.size) * self.inverse
+        return bool((self.level > np.maximum(self.bands.limit, required) + TOLERANCE).any())
 
     def worst(self) -> float:
         """Return the greatest load of a broker that may hold replicas, as a multiple of its target."""

@@ -267,6 +267,11 @@ def refine(state: LoadState, attempts: int) -> None:
             state.measure()
 
 
-def _rank(state: LoadState) -> tuple[float, float]:
+def _rank(state: LoadState) -> tuple[bool, float, float]:
+    """Return a rank that is lower the better a state is: limits first, then distances, then bytes."""
     distance = np.maximum(state.distance(), 0)
-    return round(float((distance * distance).sum()), 9), state.bytes + state.price * state.copies
+    return (
+        state.worsens_a_limit(),
+        round(float((distance * distance).sum()), 9),
+        state.bytes + state.price * state.copies,
+    )
