@@ -14,6 +14,9 @@ from planner.placement.plan_figures import (
 from schemas.rows import PlanRecord
 from schemas.text import BROKERS_SHOWN, WAVES_SHOWN, join_ids, pluralise
 
+STEPS_SHOWN: Final = 4
+"""Steps between elections alone and the whole plan, each with its bytes and the most loaded broker after it."""
+
 PARTITIONS_SHOWN: Final = 3
 """Oversized partitions named in a plan's text."""
 
@@ -138,12 +141,13 @@ def balance_lines(figures: PlanFigures) -> Iterator[str]:
     >>> worst = [{"multiple": m, "broker": 3, "resource": "out Mon 20:00"} for m in (1.44, 1.13, 1.07)]
     >>> sides = dict(zip(("worst_before", "worst_by_elections", "worst_after"), worst))
     >>> bounds = {"must_leave": {"3": 2 << 40}, "must_arrive": {}, "outside": [], "best": 1.02}
-    >>> balance = {"bytes": 5 << 39, "bytes_bound": 2 << 40, "elections": 538, "front": [], **sides, **bounds}
+    >>> front = [(0, 0, 538, 1.13), (1 << 40, 9, 538, 1.09), (5 << 39, 206, 538, 1.07)]
+    >>> balance = {"bytes": 5 << 39, "bytes_bound": 2 << 40, "elections": 538, "front": front, **sides, **bounds}
     >>> for line in balance_lines(figures_in({"figures": {"load_balance": balance}})):
     ...     print(line)
     copies 2.5 TiB (at least 2.0 TiB: 2.0 TiB must leave broker 3), elections 538
     most loaded broker 1.44 (3, out Mon 20:00) → 1.07 (3, out Mon 20:00) of the mean, at best 1.02
-    by elections alone 1.13
+    by elections alone 1.13 · 1.0 TiB: 1.09
     """
     balance = figures.load_balance
     if balance is None:
@@ -160,7 +164,11 @@ def balance_lines(figures: PlanFigures) -> Iterator[str]:
         for worst in (balance.worst_before, balance.worst_after)
     )
     yield f"most loaded broker {before} → {after} of the mean, at best {balance.best:.2f}"
-    yield f"by elections alone {balance.worst_by_elections.multiple:.2f}"
+    steps = [
+        f"{format_bytes(size)}: {worst:.2f}"
+        for size, worst in {size: worst for size, _, _, worst in balance.front if size}.items()
+    ]
+    yield " · ".join([f"by elections alone {balance.worst_by_elections.multiple:.2f}", *steps[:-1][-STEPS_SHOWN:]])
     for name, resource in balance.oversized[:PARTITIONS_SHOWN]:
         yield f"{name} alone has more {resource} than a broker should have: give the topic more partitions"
 
