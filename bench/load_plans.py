@@ -2,13 +2,13 @@
 
 The models have skewed topics and keys, three replicas on alternating racks, and brokers used to half of their capacity.
 `RECORDED` are the bytes that the 15 default goals of Cruise Control (commit dadba67e2) copied on models of the same
-sizes on 28 November 2026; they are shown, not run. `python -m bench.load_plans` shows only these figures, and `python -m bench.load_plans million` those of
-a million partitions.
+sizes on 28 November 2026; they are shown, not run. `python -m bench.load_plans` shows only these figures, and `python
+-m bench.load_plans million` those of a million partitions.
 """
 
 import sys
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -32,12 +32,25 @@ FACTOR: Final = 3
 UNITS: Final = 1_000_000
 """Whole numbers in a unit of the models."""
 
+
+class ModelSize(NamedTuple):
+    """The size of a model; the last `empty` of its brokers hold nothing."""
+
+    brokers: int
+    racks: int
+    partitions: int
+    topics: int
+    empty: int
+    seed: int
+
+
 MODELS: Final = {
-    "12 brokers, 3,000 partitions": (12, 3, 3_000, 200, 0, 1),
-    "100 brokers, 100,000 partitions": (100, 4, 100_000, 5_000, 0, 7),
-    "40 brokers and 10 empty ones, 16,667 partitions": (50, 5, 16_667, 3_000, 10, 2),
+    "12 brokers, 3,000 partitions": ModelSize(12, 3, 3_000, 200, 0, 1),
+    "100 brokers, 100,000 partitions": ModelSize(100, 4, 100_000, 5_000, 0, 7),
+    "40 brokers and 10 empty ones, 16,667 partitions": ModelSize(50, 5, 16_667, 3_000, 10, 2),
 }
-"""Brokers, racks, partitions, topics, empty brokers and the seed."""
+
+MILLION: Final = ModelSize(1_000, 8, 1_000_000, 20_000, 0, 3)
 
 RECORDED: Final = (2.6, 4.3, 1.16)
 """Bytes of Cruise Control's plans as multiples of the bound, model by model."""
@@ -49,8 +62,8 @@ def bench_load_plans(rounds: int) -> list[Figure]:
     """Plan by load on each model, on a week of four windows, and by size."""
     figures = []
     for name, numbers in MODELS.items():
-        figures += _against_bound(name, model_of(*numbers))
-    large = model_of(*MODELS["100 brokers, 100,000 partitions"])
+        figures += _against_bound(name, model_of(numbers))
+    large = model_of(MODELS["100 brokers, 100,000 partitions"])
     figures += _against_bound("100 brokers, 100,000 partitions, four windows", with_windows(large))
     brokers, partitions = large
     goal = PlacementGoal(even=True, reorder=True, within=WITHIN)
@@ -91,8 +104,9 @@ def _check(partitions: PlacementPartitions, placement: Placement) -> None:
         raise AssertionError("the plan's figures are not those of its lists")
 
 
-def model_of(brokers: int, racks: int, count: int, topics: int, empty: int, seed: int) -> Model:
-    """Return a cluster whose loads have drifted apart; the last `empty` brokers hold nothing."""
+def model_of(size_of: ModelSize) -> Model:
+    """Return a cluster whose loads have drifted apart."""
+    brokers, racks, count, topics, empty, seed = size_of
     rng = np.random.default_rng(seed)
     shares = rng.pareto(1.2, topics) + 1
     sizes = np.maximum(1, np.floor(shares / shares.sum() * count)).astype(np.int64)
@@ -175,7 +189,7 @@ def _show(figures: list[Figure]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["million"]:
-        _show(_against_bound("1,000 brokers, 1,000,000 partitions", model_of(1000, 8, 1_000_000, 20_000, 0, 3)))
+        _show(_against_bound("1,000 brokers, 1,000,000 partitions", model_of(MILLION)))
     else:
         _show(bench_load_plans(3))
         for model, multiple in zip(MODELS, RECORDED, strict=True):
