@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from schemas.rows import Change, PlanRecord
+from schemas.rows import PlanRecord
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -50,8 +50,8 @@ def _load(surveyor: Surveyor, hot: dict[str, float], cold: dict[str, float]) -> 
 
 
 def _changes(surveyor: Surveyor) -> dict[str, list[int]]:
-    rows = surveyor.warehouse.typed_rows(Change)
-    return {f"{row.topic}-{row.partition}": row.replicas_after or [] for row in rows if row.action == "reassign"}
+    rows = surveyor.warehouse.rows("changes", ("action", "=", "reassign"))
+    return {f"{row['topic']}-{row['partition']}": row["replicas_after"] for row in rows}
 
 
 def _balance(surveyor: Surveyor) -> Any:  # noqa: ANN401 - JSON
