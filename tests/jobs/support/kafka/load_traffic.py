@@ -50,6 +50,7 @@ class TrafficTopic:
     is_text: bool = False
     """Whether records can be compressed."""
     is_transactional: bool = False
+    followers: int = 1
 
 
 LINGER: Final = {"linger.ms": 100}
@@ -74,6 +75,7 @@ TOPICS: Final = (
         LINGER,
         {"cleanup.policy": "compact", "segment.bytes": "40000", "min.cleanable.dirty.ratio": "0.01"},
         keys=20,
+        followers=0,
     ),
 )
 
@@ -119,7 +121,7 @@ class LoadTraffic:
             return all(
                 topic.name in known
                 and len(known[topic.name].partitions) == len(topic.rates)
-                and all(len(row.isrs) == 2 and row.leader > 0 for row in known[topic.name].partitions.values())
+                and all(len(row.isrs) == len(row.replicas) and row.leader > 0 for row in known[topic.name].partitions.values())
                 for topic in self.topics
             )
 
@@ -128,7 +130,8 @@ class LoadTraffic:
     @staticmethod
     def _new(topic: TrafficTopic) -> NewTopic:
         """Leaders alternate between brokers 1 and 2."""
-        replicas = [[1, 2] if number % 2 == 0 else [2, 1] for number in range(len(topic.rates))]
+        orders = ([1, 2] if number % 2 == 0 else [2, 1] for number in range(len(topic.rates)))
+        replicas = [order[: 1 + topic.followers] for order in orders]
         return NewTopic(topic.name, len(topic.rates), replica_assignment=replicas, config=dict(topic.config))
 
     @contextmanager
