@@ -47,7 +47,7 @@ class BrokerCounters:
 @contextmanager
 def broker_counters(brokers: Mapping[int, Server]) -> Iterator[BrokerCounters]:
     command = [str(find_java()), "-XX:TieredStopAtLevel=1", str(_SOURCE), *(str(row.pid) for row in brokers.values())]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield BrokerCounters(brokers, process)
         finally:

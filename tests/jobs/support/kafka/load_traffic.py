@@ -64,9 +64,7 @@ TOPICS: Final = (
     TrafficTopic("skewed", (40, 40, 40), (300,) * 3, LINGER, keys=20),
     TrafficTopic("unread", (20, 30, 40), (300,) * 3, LINGER),
     TrafficTopic("transactions", (10, 20, 30), (300,) * 3, LINGER, is_transactional=True),
-    TrafficTopic(
-        "expiring", (20, 30, 60), (500,) * 3, LINGER, {"segment.bytes": "40000", "retention.bytes": "80000"}
-    ),
+    TrafficTopic("expiring", (20, 30, 60), (500,) * 3, LINGER, {"segment.bytes": "40000", "retention.bytes": "80000"}),
     TrafficTopic("recompressed", (20, 30, 40), (600,) * 3, LINGER, {"compression.type": "zstd"}, is_text=True),
     TrafficTopic(
         "compacted",
@@ -121,7 +119,10 @@ class LoadTraffic:
             return all(
                 topic.name in known
                 and len(known[topic.name].partitions) == len(topic.rates)
-                and all(len(row.isrs) == len(row.replicas) and row.leader > 0 for row in known[topic.name].partitions.values())
+                and all(
+                    len(row.isrs) == len(row.replicas) and row.leader > 0
+                    for row in known[topic.name].partitions.values()
+                )
                 for topic in self.topics
             )
 
@@ -184,7 +185,8 @@ class LoadTraffic:
             producer.poll(0)
 
     def _send(self, producer: Producer, topic: TrafficTopic, partition: int, chosen: random.Random) -> None:
-        value = _text(topic.record_bytes[partition], chosen) if topic.is_text else os.urandom(topic.record_bytes[partition])
+        size = topic.record_bytes[partition]
+        value = _text(size, chosen) if topic.is_text else os.urandom(size)
         if topic.keys:
             key = str(int(chosen.paretovariate(1)) % topic.keys).encode()
             producer.produce(topic.name, value, key, on_delivery=self._delivered)
