@@ -19,6 +19,7 @@ from bench.failover import bench_failover
 from bench.figures import Driver, Figure, describe
 from bench.fleet import CLUSTERS, bench_fleet
 from bench.kraft import bench_kraft
+from bench.load_plans import bench_load_plans
 from bench.notification import CHANGE_COUNT, bench_notification
 from bench.parts import bench_planning, bench_writing
 from bench.placement import bench_placement
@@ -86,6 +87,7 @@ def run(options: argparse.Namespace) -> Report:
         "the resident controller": bench_resident,
         "planning": lambda: bench_planning(spark, options.planned, TURNS),
         "placement": lambda: bench_placement(REPEATS),
+        "plans by load": lambda: bench_load_plans(REPEATS),
     }
     for name, work in works.items():
         try:

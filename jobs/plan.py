@@ -21,6 +21,7 @@ from schemas.enums import DrainMode
 
 if TYPE_CHECKING:
     from jobs.planning.placement.placement_options import PlacementLimits
+    from jobs.planning.placement.reassign import BalancedBy
 
 Brokers = Annotated[
     str,
@@ -75,6 +76,13 @@ def elect(
         str | None,
         typer.Option(help="Skip brokers that joined less than this before the snapshot, as 10m, 2h."),
     ] = None,
+    by_load: Annotated[
+        bool,
+        typer.Option(
+            "--by-load",
+            help="Even bytes out and CPU by the order of replicas, and elect the first ones; copies nothing.",
+        ),
+    ] = False,
     options: PlanOptions,
 ) -> CommandResult:
     """Plan elections of preferred replicas, of brokers above the threshold or of given partitions."""
@@ -83,6 +91,8 @@ def elect(
     from jobs.runtime.input_files import read_election
 
     del preferred  # there is no other kind
+    if by_load:
+        return _elect_by_load(settings, options)
     if offline or unclean:
         return _recover_by_old_spelling(settings, path_to_json_file, options, unclean=unclean)
     request = PreferredRequest(
@@ -93,6 +103,21 @@ def elect(
         settle_seconds=None if settle is None else parse_seconds("--settle", settle),
     )
     return plan_and_commit(settings, options, request.plan)
+
+
+def _elect_by_load(settings: Settings, options: PlanOptions) -> CommandResult:
+    """Plan the order of replicas that evens loads without a copy, and the elections of the first ones."""
+    from jobs.planning.placement.measured_loads import EVEN_WITHIN, MeasuredLoads
+    from jobs.planning.placement.placement_options import PlacementLimits
+    from jobs.planning.placement.reassign import BalancedBy, reassign_planner
+
+    others = ("path_to_json_file", "imbalance_threshold", "max_elections", "stable_for", "settle")
+    unusable = [settings.given_options[name][0] for name in others if name in settings.given_options]
+    if unusable:
+        raise UsageError(f"{', '.join(unusable)}: not with --by-load, which changes the preferred replicas")
+    limits = PlacementLimits(even_within=EVEN_WITHIN)
+    by = BalancedBy(loads=MeasuredLoads(settings=settings, copy=False))
+    return plan_and_commit(settings, options, reassign_planner("--rebalance", value=True, limits=limits, by=by))
 
 
 def _recover_by_old_spelling(
@@ -266,6 +291,36 @@ class ReassignOptions:
         typer.Option(help="Balance bytes by this CSV or JSON file of topic, partition and bytes per replica."),
     ] = None
     by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes as recorded by `surveyor sizes`.")] = False
+    within: Annotated[
+        str | None,
+        typer.Option(
+            help="Move only what differs from the mean by more than this share [default: 10% of loads, 1% of bytes]."
+        ),
+    ] = None
+    by_load: Annotated[
+        bool,
+        typer.Option("--by-load", help="Balance measured loads: disk, bytes in and out, and CPU, with few copies."),
+    ] = False
+    budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="With --by-load: copy at most this much, as 2TB or 500GiB.")
+    ] = None
+    resources: Annotated[
+        str | None, typer.Option(help="With --by-load: some of disk,in,out,cpu [default: all that are known].")
+    ] = None
+    profile: Annotated[
+        str | None, typer.Option(help="With --by-load: the loads of this profile [default: default].")
+    ] = None
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="HOURS", help="With --by-load: now, peak or the mean of hours as 24h, not a profile."),
+    ] = None
+    relieve: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="With --by-load: only bring each disk below this share of it, as 85%."),
+    ] = None
+    effort: Annotated[
+        int | None, typer.Option(min=0, help="With --by-load: attempts to find a plan of fewer bytes.")
+    ] = None
     max_moves_per_broker: Annotated[
         int | None,
         typer.Option(
@@ -302,8 +357,11 @@ class ReassignOptions:
 
     def limits(self, declared: Sequence[str]) -> "PlacementLimits":
         """Return the limits; `declared` has the internal topics of the conf."""
+        from jobs.core.units import parse_share
         from jobs.planning.internal_topics import InternalTopics
+        from jobs.planning.placement.measured_loads import EVEN_WITHIN as LOADS_WITHIN
         from jobs.planning.placement.placement_options import PlacementLimits
+        from planner.placement.types import EVEN_WITHIN as BYTES_WITHIN
         from planner.placement.waves import WaveLimits
 
         return PlacementLimits(
@@ -314,11 +372,38 @@ class ReassignOptions:
             reorder=self.reorder_leaders,
             elect=not self.skip_elections,
             brokers=self.broker_list,
+            within=None if self.within is None else parse_share("--within", self.within),
+            even_within=LOADS_WITHIN if self.by_load else BYTES_WITHIN,
             caps=WaveLimits(moves_per_broker=self.max_moves_per_broker, one_at_a_time=self.one_replica_at_a_time),
             allow_below_min_isr=self.allow_below_min_isr,
             internal=InternalTopics(self.allow_internal, declared),
             skip_unsafe=self.skip_unsafe,
         )
+
+    def balanced_by(self, settings: Settings) -> "BalancedBy":
+        """Return what is balanced instead of replicas; raise UsageError for options that need --by-load."""
+        from jobs.core.units import parse_bytes, parse_share
+        from jobs.planning.placement.measured_loads import MeasuredLoads, parse_resources
+        from jobs.planning.placement.reassign import BalancedBy
+
+        of_loads = ("budget", "resources", "profile", "window", "relieve", "effort")
+        stray = [f"--{name}" for name in of_loads if getattr(self, name) is not None]
+        if stray and not self.by_load:
+            raise UsageError(f"{', '.join(stray)}: only with --by-load")
+        if self.profile is not None and self.window is not None:
+            raise UsageError("--profile and --window exclude each other: both name the loads")
+        if self.relieve is not None and not self.rebalance:
+            raise UsageError("--relieve moves only what exceeds it: give it with --rebalance --by-load")
+        loads = MeasuredLoads(
+            settings=settings,
+            resources=parse_resources(self.resources),
+            profile=self.profile,
+            window=self.window,
+            relieve=None if self.relieve is None else parse_share("--relieve", self.relieve),
+            max_bytes=None if self.budget is None else parse_bytes("--budget", self.budget),
+            effort=self.effort,
+        )
+        return BalancedBy(sizes=self.sizes, by_size=self.by_size, loads=loads if self.by_load else None)
 
 
 @plan_command
@@ -332,8 +417,7 @@ def reassign(
     planner = reassign_planner(
         *given_options.goal(),
         given_options.limits(settings.conf.internal_topics),
-        given_options.sizes,
-        by_size=given_options.by_size,
+        given_options.balanced_by(settings),
     )
     return plan_and_commit(settings, options, planner)
 

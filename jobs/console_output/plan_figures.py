@@ -1,7 +1,7 @@
 """The figures of an optimised plan as text lines."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jobs.core.units import format_bytes
 from planner.placement.plan_figures import (
@@ -13,6 +13,12 @@ from planner.placement.plan_figures import (
 )
 from schemas.rows import PlanRecord
 from schemas.text import BROKERS_SHOWN, WAVES_SHOWN, join_ids, pluralise
+
+STEPS_SHOWN: Final = 4
+"""Steps between elections alone and the whole plan, each with its bytes and the most loaded broker after it."""
+
+PARTITIONS_SHOWN: Final = 3
+"""Oversized partitions named in a plan's text."""
 
 
 class Span(NamedTuple):
@@ -57,7 +63,7 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
     figures = figures_in(plan.options)
     if figures is None:
         return
-    yield from _bound(plan, figures)
+    yield from balance_lines(figures) if figures.load_balance else _bound(plan, figures)
     yield from (span.line for span in broker_spans(figures))
     yield from _share_notes(figures)
     yield from _reorder_notes(figures)
@@ -75,7 +81,7 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
 def notes(plan: PlanRecord) -> Iterator[str]:
     """Return the notes without a number before and after: the lower bound of moves, and what is left undone."""
     if figures := figures_in(plan.options):
-        yield from _bound(plan, figures)
+        yield from balance_lines(figures) if figures.load_balance else _bound(plan, figures)
         yield from _share_notes(figures)
         yield from _reorder_notes(figures)
         yield from _rack_notes(figures)
@@ -111,15 +117,60 @@ def _per_rack_spans(figures: PlanFigures) -> Iterator[Span]:
 
 
 def byte_spans(figures: PlanFigures) -> Iterator[Span]:
-    """Return the minimum and maximum bytes per broker, if sizes are known."""
-    if figures.bytes_per_broker is not None:
-        spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures.bytes_per_broker)
-        yield Span("bytes per broker", *spans)
+    """Return the minimum and maximum bytes per broker, also as multiples of the mean, if sizes are known."""
+    if figures.bytes_per_broker is None:
+        return
+    spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures.bytes_per_broker)
+    yield Span("bytes per broker", *spans)
+    counted = [figures.bytes_by_broker[str(broker)] for broker in figures.brokers_counted or ()]
+    if means := [sum(held) / len(counted) for held in zip(*counted, strict=True) if sum(held)]:
+        multiples = zip(figures.bytes_per_broker, means, strict=True)
+        yield Span(
+            "multiples of the mean", *(f"{low / mean:.2f}..{high / mean:.2f}" for (low, high), mean in multiples)
+        )
 
 
 def _bound(plan: PlanRecord, figures: PlanFigures) -> Iterator[str]:
     if figures.bound:
         yield f"moves {plan.moves} (lower bound {figures.lower_bound}: {figures.bound})"
+
+
+def balance_lines(figures: PlanFigures) -> Iterator[str]:
+    """Return the bytes of a plan by load with their lower bound, and the most loaded broker before and after.
+
+    >>> worst = [{"multiple": m, "broker": 3, "resource": "out Mon 20:00"} for m in (1.44, 1.13, 1.07)]
+    >>> sides = dict(zip(("worst_before", "worst_by_elections", "worst_after"), worst))
+    >>> bounds = {"must_leave": {"3": 2 << 40}, "must_arrive": {}, "outside": [], "best": 1.02}
+    >>> front = [(0, 0, 538, 1.13), (1 << 40, 9, 538, 1.09), (5 << 39, 206, 538, 1.07)]
+    >>> balance = {"bytes": 5 << 39, "bytes_bound": 2 << 40, "elections": 538, "front": front, **sides, **bounds}
+    >>> for line in balance_lines(figures_in({"figures": {"load_balance": balance}})):
+    ...     print(line)
+    copies 2.5 TiB (at least 2.0 TiB: 2.0 TiB must leave broker 3), elections 538
+    most loaded broker 1.44 (3, out Mon 20:00) → 1.07 (3, out Mon 20:00) of the mean, at best 1.02
+    by elections alone 1.13 · 1.0 TiB: 1.09
+    """
+    balance = figures.load_balance
+    if balance is None:
+        return
+    parts = (("must leave", balance.must_leave), ("must arrive at", balance.must_arrive))
+    due = [f"{format_bytes(size)} {verb} broker {broker}" for verb, by in parts for broker, size in [*by.items()][:2]]
+    because = f": {', '.join(due)}" if due else ""
+    yield (
+        f"copies {format_bytes(balance.bytes)} (at least {format_bytes(balance.bytes_bound)}{because}), "
+        f"elections {balance.elections}"
+    )
+    before, after = (
+        f"{worst.multiple:.2f} ({worst.broker}, {worst.resource})"
+        for worst in (balance.worst_before, balance.worst_after)
+    )
+    yield f"most loaded broker {before} → {after} of the mean, at best {balance.best:.2f}"
+    steps = [
+        f"{format_bytes(size)}: {worst:.2f}"
+        for size, worst in {size: worst for size, _, _, worst in balance.front if size}.items()
+    ]
+    yield " · ".join([f"by elections alone {balance.worst_by_elections.multiple:.2f}", *steps[:-1][-STEPS_SHOWN:]])
+    for name, resource in balance.oversized[:PARTITIONS_SHOWN]:
+        yield f"{name} alone has more {resource} than a broker should have: give the topic more partitions"
 
 
 def _share_notes(figures: PlanFigures) -> Iterator[str]:
@@ -142,7 +193,7 @@ def _reorder_notes(figures: PlanFigures) -> Iterator[str]:
 
 def _uneven_notes(figures: PlanFigures) -> Iterator[str]:
     if figures.uneven:
-        yield f"replicas stay uneven: {figures.uneven}"
+        yield f"{'replicas' if figures.moves_bytes is None else 'bytes'} stay uneven: {figures.uneven}"
 
 
 def _undone_notes(figures: PlanFigures) -> Iterator[str]:
@@ -254,13 +305,14 @@ def _wave_lines(waves: WaveFigures) -> Iterator[str]:
 def byte_lines(figures: PlanFigures) -> Iterator[str]:
     """Return the figures in bytes as text lines.
 
-    >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]],
+    >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]], "brokers_counted": [0, 1],
     ...     "bytes_by_broker": {"0": [4096, 2048], "1": [0, 2048]},
     ...     "sizes": {"source": "table", "digest": "9f", "known": 3, "assumed": 1}}
     >>> for line in byte_lines(figures_in({"figures": figures})):
     ...     print(line)
     moves 2.0 KiB
     bytes per broker 0 B..4.0 KiB → 2.0 KiB..2.0 KiB
+    multiples of the mean 0.00..2.00 → 1.00..1.00
     bytes by broker 0: 4.0 KiB → 2.0 KiB, 1: 0 B → 2.0 KiB
     sizes from the table, digest 9f; 1 of 4 partitions have none and count as the mean of their topic, or of all
     """

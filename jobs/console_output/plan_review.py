@@ -15,6 +15,7 @@ from jobs.adapters.delta.warehouse import R, Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.advice.plans import after_review
 from jobs.console_output.plan_figures import figure_lines, rack_warnings, still_held_lines
+from jobs.console_output.plan_load import load_lines, load_warnings
 from jobs.console_output.plan_text import (
     change_line,
     deletion_lines,
@@ -43,6 +44,7 @@ from jobs.runtime.console import format_cell, next_in_json, warnings_in_json
 from jobs.runtime.output import next_lines, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_commands
+from planner.load.effect_figures import load_in_json
 from planner.placement.plan_figures import figures_in
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord, Row
@@ -114,6 +116,7 @@ class PlanSelection:
         return {
             **self.row.columns(),
             "names": self.row.all_names,
+            **load_in_json(self.row),
             "operations": len(self.operations()),
             "summary": {"changes": len(changes), **count_changes(changes).json},
             **warnings_in_json(self.all_warnings(changes)),
@@ -163,6 +166,7 @@ class PlanSelection:
         yield from outdated_plan(self.warehouse, self.row)
         yield from loss_warnings(self.warehouse, self.row, operations)
         yield from rack_warnings(self.row.options)
+        yield from load_warnings(self.row)
         if is_rollback(self.row):
             racks = racks_of_snapshot(self.warehouse, self.row.snapshot_id)
             yield from spread_warnings(lists_of(changes), *racks)
@@ -178,6 +182,7 @@ class PlanSelection:
             f"{self.row.status}; {summarise(self.row, len(operations), brokers_to_mark(self.warehouse, self.row))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
+        yield from (f"  {line}" for line in load_lines(self.row))
         if self.row.kind == PlanKind.ELECT and not changes and (threshold := self.row.options.get("threshold")):
             yield f"  no broker is above the imbalance threshold {threshold}; --imbalance-threshold 0 considers all"
         volume = stored_volume(self.warehouse, changes)

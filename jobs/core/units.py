@@ -1,4 +1,4 @@
-"""Parsing and formatting of bytes, rates and durations; JSON output has plain numbers.
+"""Parsing and formatting of bytes, rates, shares and durations; JSON output has plain numbers.
 
 Invalid input raises a UsageError with the option, the value and the expected form.
 """
@@ -40,11 +40,18 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
 """Whole hours, days or weeks, as 12h, 30d, 8w. Older data is deleted, so minutes are excluded: 30m may mean months."""
 
-_BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
 """Bytes per second, as 50000000, 50MB/s or 64MiB."""
 
+SIZE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kKMGT]?B|[KMGT]iB)?$"
+"""Bytes, as 500GB or 1.5TiB."""
+
+SHARE: Final = r"^([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%$"
+"""A percentage, as 9% or 0.5 %."""
+
+_PERCENT: Final = 100
 _MAX_RATE: Final = 2**63 - 1
 
 SLOW_BYTES_PER_SECOND: Final = 1_000
@@ -102,6 +109,18 @@ def parse_rate(option: str, text: str) -> int:
     return rate
 
 
+def parse_bytes(option: str, text: str) -> int:
+    """Parse a number of bytes.
+
+    >>> [parse_bytes("--budget", size) for size in ("2TB", "1.5 GiB", "0")]
+    [2000000000000, 1610612736, 0]
+    """
+    parts = re.fullmatch(SIZE, text)
+    if parts is None:
+        raise _invalid(option, text, "size", "bytes, as 500GB, 2TB or 1.5TiB")
+    return int(float(parts[1]) * (_BYTES | _BINARY)[parts[2] or ""])
+
+
 def slow_rate_warning(option: str, text: str) -> str | None:
     """Return a warning for a rate below 1 kB/s, which probably lacks its unit; None for any other rate.
 
@@ -115,6 +134,18 @@ def slow_rate_warning(option: str, text: str) -> str | None:
     time = format_duration(1_000_000_000 / rate)
     fault = f"{option} {text} is {rate} bytes a second, at which a gigabyte takes {time}"
     return f"{fault}; {rate}MB/s is {rate} million bytes a second"
+
+
+def parse_share(option: str, text: str) -> float:
+    """Parse a percentage into a share.
+
+    >>> [parse_share("--within", text) for text in ("9%", "0.5 %", "0%")]
+    [0.09, 0.005, 0.0]
+    """
+    parts = re.fullmatch(SHARE, text)
+    if parts is None or float(parts[1]) > _PERCENT:
+        raise _invalid(option, text, "share", "a percentage from 0% to 100%, as 10%")
+    return float(parts[1]) / _PERCENT
 
 
 def _invalid(option: str, text: str, kind: str, expected: str) -> UsageError:

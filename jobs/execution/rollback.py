@@ -6,6 +6,7 @@ the plan's own changes, or from another snapshot if one is given.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from jobs.adapters.clusters.interface import Cluster, ClusterMetadata
@@ -15,6 +16,7 @@ from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.core.migration_signs import refuse_migration
+from jobs.execution.rollback_load import load_of_rollback
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
@@ -206,7 +208,8 @@ def _make_plan(cluster: Cluster, settings: Settings, original: Plan, to_snapshot
     )
     warehouse.ensure_tables()
     rows = InMemoryRows(warehouse=warehouse, changes=rollback.changes, rejections=rollback.rejections)
-    return read_plan(warehouse, store(warehouse, alias, content, rows).plan_id)
+    plan = store(warehouse, alias, content, rows, partial(load_of_rollback, warehouse, rollback.changes))
+    return read_plan(warehouse, plan.plan_id)
 
 
 def _read_rollback(

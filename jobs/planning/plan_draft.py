@@ -29,6 +29,7 @@ from jobs.advice.reassignments import steps_of_moving_plans
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_signs import migration_refusal, refuse_migration
+from jobs.planning.plan_load import load_before_and_after
 from jobs.planning.planning_tables import PlanningTables, Registered
 from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.deletion_impact import deletion_impact_of
@@ -46,7 +47,6 @@ from jobs.repositories.plans.names import (
 from jobs.repositories.plans.record_builders import (
     InMemoryRows,
     PlanHeader,
-    PlanRows,
     parameters_json,
     plan_condition,
 )
@@ -60,6 +60,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
+from planner.load.effect_figures import LoadFigures, load_in_json
 from planner.placement.plan_figures import stored_figures
 from schemas.enums import PlanKind, PlanStatus
 from schemas.plan_digest import NULL
@@ -152,17 +153,15 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner, cluste
     warehouse.ensure_tables()
     tiny = snapshot.partitions is not None and snapshot.partitions <= SMALL_CLUSTER_PARTITIONS
     session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))
-    tables = SparkWarehouse(session, warehouse, one_task=session.one_task)
     with progress("planning", lambda: session.doing):
-        planned = planner(
-            PlanningTables(
-                tables,
-                snapshot,
-                is_new=is_new,
-                racks=racks_as_of(warehouse, snapshot),
-                registered_now=partial(_registered_now, settings),
-            )
+        planning_tables = PlanningTables(
+            SparkWarehouse(session, warehouse, one_task=session.one_task),
+            snapshot,
+            is_new=is_new,
+            racks=racks_as_of(warehouse, snapshot),
+            registered_now=partial(_registered_now, settings),
         )
+        planned = planner(planning_tables)
         if existing and alias.name:
             refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
             log(f"surveyor: {alias.name} is this plan already; {with_age(snapshot)}, and no new one was taken")
@@ -171,7 +170,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner, cluste
             log(f"surveyor: plan {begun.title} has other parameters, such as those of a file: a new plan is made")
             return make_plan(settings, replace(given, apply=False), planner, cluster)
         # a refused plan takes no name, so that the next attempt can have it
-        result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
+        result = _store(planning_tables, Alias() if planned.refused else alias, planned, options.command)
     if planned.refused:
         untaken = (
             ""
@@ -291,8 +290,8 @@ def _refuse_migration(snapshot: Snapshot) -> None:
         raise RefusedError(f"snapshot {snapshot.snapshot_id}: {migration_refusal(snapshot.migration)}")
 
 
-def _store(tables: SparkWarehouse, snapshot: Snapshot, alias: Alias, planned: PlanDraft, command: str | None) -> Result:
-    warehouse = tables.warehouse
+def _store(tables: PlanningTables, alias: Alias, planned: PlanDraft, command: str | None) -> Result:
+    warehouse, snapshot = tables.warehouse, tables.snapshot
     content = PlanHeader(
         kind=planned.kind,
         parameters=planned.parameters,
@@ -302,10 +301,20 @@ def _store(tables: SparkWarehouse, snapshot: Snapshot, alias: Alias, planned: Pl
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
         command=command,
     )
-    return _result(store(warehouse, alias, content, _rows(tables, planned)), alias)
+    rows = _rows(tables.spark_warehouse, planned)
+    return _result(store(warehouse, alias, content, rows, partial(_load, tables, planned, rows)), alias)
 
 
-def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
+def _load(
+    tables: PlanningTables, planned: PlanDraft, rows: "InMemoryRows | _ArrowRows | _SparkRows"
+) -> LoadFigures | None:
+    """Return the load before and after a plan; None if it has no changes and moves no replicas."""
+    if isinstance(rows, InMemoryRows) or not (planned.kind.traits.moves_replicas or rows.has_changes):
+        return None
+    return load_before_and_after(tables, planned.kind, planned.parameters, rows.changes)
+
+
+def _rows(tables: SparkWarehouse, planned: PlanDraft) -> "InMemoryRows | _ArrowRows | _SparkRows":
     if planned.changes is None:
         rejected = planned.rejected_operations
         return InMemoryRows(warehouse=tables.warehouse, changes=[], rejections=rejected, operations=planned.operations)
@@ -317,7 +326,7 @@ def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
 
 def _result(plan: PlanRecord, alias: Alias) -> Result:
     """Return the JSON result; `name` is the one that was requested, if any."""
-    return result_of(plan) | {"name": alias.name or plan.name} | stored_figures(plan)
+    return result_of(plan) | {"name": alias.name or plan.name} | stored_figures(plan) | load_in_json(plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +344,9 @@ class PlanParts:
             tables.replace("evidence", _owned(self.evidence, tables, plan_id), plan_condition(plan_id))
 
 
-def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: PlanParts, at_most: int | None) -> PlanRows:
+def plan_rows(
+    tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: PlanParts, at_most: int | None
+) -> "_ArrowRows | _SparkRows":
     """Collect a plan's rows if they are few, else leave them on Spark; `at_most` is an upper bound if known."""
     if at_most is None or at_most > MAX_DRIVER_ROWS:
         computed = {table: cache_and_count(frame) for table, frame in rows.items()}
@@ -350,6 +361,14 @@ class _ArrowRows:
     tables: SparkWarehouse
     rows: Mapping[str, pa.Table]
     extra: PlanParts
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.rows["changes"].num_rows)
+
+    @property
+    def changes(self) -> DataFrame:
+        return self.tables.arrow(self.rows["changes"], SPARK_SCHEMAS["changes"])
 
     def summary(self, header: str) -> Row:
         return arrow_digest.summary(
@@ -373,6 +392,14 @@ class _SparkRows:
     rows: Mapping[str, tuple[DataFrame, int]]
     """The rows of each table, computed, and their count."""
     extra: PlanParts
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.rows["changes"][1])
+
+    @property
+    def changes(self) -> DataFrame:
+        return self.rows["changes"][0]
 
     def summary(self, header: str) -> Row:
         topic = F.coalesce("topic", F.lit(NULL))  # the digest hashes the rows of a topic together

@@ -41,7 +41,7 @@ PANELS: Final = {
             "settle",
         ),
         *("shift", "sizes", "skip_elections", "skip_unsafe", "stable_for", "start_index", "strategy"),
-        "topics_to_move_json_file",
+        *("topics_to_move_json_file", "within"),
     ),
 }
 """Options, by the names of their parameters, that only --help-all shows, under their headings."""

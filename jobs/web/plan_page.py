@@ -19,6 +19,7 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
+from jobs.console_output.plan_load import load_notes, load_spans
 from jobs.console_output.plan_review import PlanSelection, RowFilter
 from jobs.console_output.plan_text import deletion_texts, deletion_warnings, shown_data, without_topic_ids
 from jobs.core.arrow_rows import StoredRows
@@ -159,8 +160,8 @@ class PageFigures:
 def figures_of_page(row: PlanRecord, copied: Volume, rate: int | None) -> PageFigures:
     """Return the figures of a plan; `rate` is the throttle in bytes per second, None without one."""
     figures = figures_in(row.options) or PlanFigures()
-    spans = [*broker_spans(figures), *byte_spans(figures), *rack_spans(figures)]
-    sentences = [*notes(row), *list(copied.lines(rate))[:1]]
+    spans = [*broker_spans(figures), *byte_spans(figures), *load_spans(row), *rack_spans(figures)]
+    sentences = [*notes(row), *load_notes(row), *list(copied.lines(rate))[:1]]
     if len(copied.waves) <= 1:
         return PageFigures(spans, [], sentences)
     columns = dict[str, list[int]]()

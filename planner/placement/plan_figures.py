@@ -1,7 +1,7 @@
 """Figures of an optimised plan, such as moves, balance and bytes; they are stored with the plan's parameters."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -10,7 +10,16 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from planner.placement.types import NO_BROKER, Bools, Ints, Placement, PlacementBrokers, PlacementPartitions
+from planner.placement.types import (
+    NO_BROKER,
+    Bools,
+    Floats,
+    Ints,
+    LoadBalance,
+    Placement,
+    PlacementBrokers,
+    PlacementPartitions,
+)
 from planner.placement.waves import Waves
 from schemas.rows import PlanRecord
 
@@ -20,6 +29,14 @@ S = TypeVar("S", bound=Struct)
 
 MAX_TOPICS_LISTED: Final = 10
 """Topics listed for a broker that still holds replicas, those with the most replicas first."""
+
+
+MAX_BROKERS_LISTED: Final = 10
+"""Brokers whose bytes must leave or arrive that are listed, and partitions that are too large for a broker."""
+
+MAX_STEPS_LISTED: Final = 12
+
+MULTIPLE_DIGITS: Final = 4
 
 
 def figures_of(placement: Placement, allowed: set[int]) -> Figures:
@@ -212,6 +229,37 @@ class LargestShare(Struct, frozen=True, kw_only=True):
     """Partitions with a leader."""
 
 
+class WorstLoad(Struct, frozen=True, kw_only=True):
+    """The greatest load of a broker, as a multiple of its share of the mean."""
+
+    multiple: float
+    broker: int
+    resource: str
+    """disk, or in, out or cpu with its window of the week."""
+
+
+class BalanceFigures(Struct, frozen=True, kw_only=True):
+    """The balance of loads by `--by-load`, and the bounds of any plan."""
+
+    bytes: int
+    bytes_bound: int
+    elections: int
+    worst_before: WorstLoad
+    worst_by_elections: WorstLoad
+    worst_after: WorstLoad
+    best: float
+    """The least possible load of the most loaded broker."""
+    outside: list[int]
+    """Brokers with a load that differs from the mean by more than the plan tolerates."""
+    must_leave: dict[str, int]
+    """The least bytes that leave some brokers, by id."""
+    must_arrive: dict[str, int]
+    front: list[tuple[int, int, int, float]]
+    """Steps of the search: bytes and replicas copied, elections, and the greatest load."""
+    oversized: list[tuple[str, str]] = []
+    """Partitions whose load alone exceeds what any broker should have, with the resource."""
+
+
 class PlanFigures(Struct, frozen=True, kw_only=True):
     """Figures as stored; a plan of an older version lacks some, a plan without weights lacks figures in bytes."""
 
@@ -237,6 +285,7 @@ class PlanFigures(Struct, frozen=True, kw_only=True):
     bytes_per_broker: BeforeAndAfter | None = None
     bytes_by_broker: dict[str, Range] = {}
     sizes: SizeFigures | None = None
+    load_balance: BalanceFigures | None = None
 
 
 class CrowdedRacks(Struct, frozen=True, kw_only=True):
@@ -296,3 +345,40 @@ def byte_figures(brokers: PlacementBrokers, partitions: PlacementPartitions, pla
         "bytes_per_broker": [[min(span), max(span)] for span in spans],
         "bytes_by_broker": {name: list(counts) for name, counts in by_broker.items()},
     }
+
+
+def balance_figures(placement: Placement, name_of: Callable[[int], str]) -> Figures:
+    """Return the BalanceFigures of a plan by load, empty without one; `name_of` names a row."""
+    balance = placement.loads
+    if balance is None or not balance.after.size or balance.names == ("disk",):
+        return {}
+    sides = {"before": balance.before, "by_elections": balance.by_elections, "after": balance.after}
+    steps = balance.front
+    chosen = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MAX_STEPS_LISTED)).astype(int))
+    return {
+        "load_balance": {
+            "bytes": balance.bytes,
+            "bytes_bound": balance.bytes_bound,
+            "elections": balance.elections,
+            **{f"worst_{side}": _worst(balance, loads) for side, loads in sides.items()},
+            "best": round(float(balance.best.max()), MULTIPLE_DIGITS),
+            "outside": balance.brokers[balance.outside].tolist(),
+            "must_leave": _largest(balance.brokers, balance.leave),
+            "must_arrive": _largest(balance.brokers, balance.arrive),
+            "front": [[*steps[place][:3], round(steps[place].worst, MULTIPLE_DIGITS)] for place in chosen.tolist()],
+            "oversized": [[name_of(row), resource] for row, resource in balance.oversized[:MAX_BROKERS_LISTED]],
+        }
+    }
+
+
+def _worst(balance: LoadBalance, loads: Floats) -> Figures:
+    """Return the WorstLoad of a side."""
+    broker, resource = np.unravel_index(loads.argmax(), loads.shape)
+    multiple = round(float(loads[broker, resource]), MULTIPLE_DIGITS)
+    return {"multiple": multiple, "broker": int(balance.brokers[broker]), "resource": balance.names[int(resource)]}
+
+
+def _largest(brokers: Ints, sizes: Floats) -> dict[str, int]:
+    """Return the brokers with the most bytes, by id."""
+    order = np.argsort(-sizes, kind="stable")[:MAX_BROKERS_LISTED]
+    return {str(brokers[place]): int(sizes[place]) for place in order.tolist() if sizes[place] >= 1}

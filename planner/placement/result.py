@@ -18,6 +18,7 @@ from planner.placement.types import (
     NO_BROKER,
     Bools,
     Ints,
+    LoadBalance,
     LoadSummary,
     Moves,
     Placement,
@@ -39,6 +40,7 @@ class SearchResult:
     reordered: tuple[int, Ints]
     undone: int = 0
     uneven: str = ""
+    loads: LoadBalance | None = None
 
 
 def placement_of(
@@ -63,7 +65,7 @@ def placement_of(
     return Placement(
         replicas=lists,
         changed=inputs,
-        reasons=_reasons(model, goal, changed, moves),
+        reasons=_reasons(model, goal, changed, moves, weights if partitions.loads else None),
         moves=Moves(row=model.order[moves.row], source=ids[moves.source], target=ids[moves.target]),
         copies=copies(model),
         lower_bound=lower,
@@ -86,6 +88,7 @@ def placement_of(
         fewer_racks=int((racks_after < np.minimum(racks_before, factor_after)).sum()),
         reorders=search.reordered[0],
         leaders_reordered=search.reordered[1],
+        loads=search.loads,
     )
 
 
@@ -192,8 +195,13 @@ def missing_replicas(model: PlacementModel) -> tuple[int, str]:
 Pair = tuple[int, int]
 
 
-def _reasons(model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: Moves) -> tuple[str, ...]:
-    """Return one text per row of `changed`: `empties 7: 7 → 9; preferred leader 7 → 9`."""
+def _reasons(
+    model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: Moves, sizes: Ints | None
+) -> tuple[str, ...]:
+    """Return one text per row of `changed`: `empties 7: 7 → 9; preferred leader 7 → 9`.
+
+    `sizes` are the bytes of a replica by row, if loads are balanced.
+    """
     firsts = np.searchsorted(moves.row, changed)
     lasts = np.searchsorted(moves.row, changed, side="right")
     racks = [model.racks[lists[:, changed]] for lists in (model.before, model.after)]
@@ -201,12 +209,14 @@ def _reasons(model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: M
     factors = [(lists[:, changed] != NO_BROKER).sum(axis=0).tolist() for lists in (model.before, model.after)]
     leaders = [lists[0, changed].tolist() for lists in (model.before, model.after)]
     pairs = list(zip(moves.source.tolist(), moves.target.tolist(), strict=True))
-    rule = _Rules(model, goal)
+    rule = _Rules(model, goal, are_loads=sizes is not None)
     texts = []
     for n, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
         parts = []
         if first < last:
             row_pairs = pairs[first:last]
+            if sizes is not None:
+                rule.of_replicas = reasons.EVENS_OUT_LOADS.render(bytes=f"{int(sizes[changed[n]]) * len(row_pairs):,}")
             span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
             placed = reasons.PLACED.render(
                 rules=rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n])),
@@ -225,12 +235,13 @@ def _reasons(model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: M
 class _Rules:
     """Names the rule that a row's moves serve."""
 
-    def __init__(self, model: PlacementModel, goal: PlacementGoal) -> None:
+    def __init__(self, model: PlacementModel, goal: PlacementGoal, *, are_loads: bool) -> None:
         self.names = [str(broker) for broker in model.ids.tolist()] + ["none"]
         self.emptied = [*model.emptied.tolist(), False]
         self.replaced = set(goal.replacements)
         self.of_replicas = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_REPLICAS).render()
-        self.of_leaders = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_PREFERRED).render()
+        of_leaders = reasons.EVENS_OUT_LED if are_loads else reasons.EVENS_OUT_PREFERRED
+        self.of_leaders = (reasons.AS_GIVEN if goal.given else of_leaders).render()
 
     def of(self, pairs: list[Pair], spans: Pair, most: Pair, factors: Pair) -> str:
         rules = [] if factors[0] == factors[1] else [reasons.FACTOR.render(before=factors[0], after=factors[1])]

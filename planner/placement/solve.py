@@ -23,12 +23,13 @@ from typing import Final
 import numpy as np
 
 from planner.placement.balancing.augmenting_paths import UNLIMITED, descend
-from planner.placement.balancing.byte_weights import spread_bytes
 from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.balancing.leaders import even_leaders, keep_places
 from planner.placement.balancing.shortest_paths import reachable
 from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.forced_moves import apply
+from planner.placement.load_balancing.balance import balance_loads
+from planner.placement.load_balancing.load_model import ReplicaLoads
 from planner.placement.model import PlacementModel, broker_indexes, copies, copies_by_row, model_of
 from planner.placement.removal_order import kept_mask
 from planner.placement.result import SearchResult, missing_replicas, placement_of
@@ -36,10 +37,12 @@ from planner.placement.types import (
     NO_BROKER,
     Bools,
     Ints,
+    LoadBalance,
     Placement,
     PlacementBrokers,
     PlacementError,
     PlacementGoal,
+    PlacementLoads,
     PlacementPartitions,
 )
 from schemas import reasons
@@ -55,7 +58,7 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
     redirected = apply(model, goal)
     forced = copies(model)
     undone = _undo_beyond(model, goal.max_moves)
-    uneven = ""
+    uneven, load_balance = "", None
     if partitions.weights is None:
         _balance(model, np.flatnonzero(redirected & model.movable), voluntary=False, budget=UNLIMITED)
         graph = None
@@ -64,12 +67,47 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
         uneven = _imbalance_reason(model, goal, graph, copied=copies(model), undone=undone)
         even_topics(model, redirected | goal.even)
     else:
-        spread_bytes(model, partitions.weights[model.order], goal, redirected)
-    keep_places(model)
-    reordered = even_leaders(model, goal)
+        load_balance = _balance_loads(model, brokers, partitions, goal, redirected)
+        uneven = _band_reason(model, goal, np.isin(model.ids, load_balance.brokers[load_balance.outside]))
+    if partitions.loads is None:
+        keep_places(model)
+        reordered = even_leaders(model, goal)
+    else:  # the loads have decided the order
+        reordered = 0, np.zeros(model.size, dtype=np.int64)
     return placement_of(
-        model, partitions, goal, SearchResult(forced=forced, undone=undone, uneven=uneven, reordered=reordered)
+        model,
+        partitions,
+        goal,
+        SearchResult(forced=forced, undone=undone, uneven=uneven, reordered=reordered, loads=load_balance),
     )
+
+
+def _balance_loads(
+    model: PlacementModel,
+    brokers: PlacementBrokers,
+    partitions: PlacementPartitions,
+    goal: PlacementGoal,
+    redirected: Bools,
+) -> LoadBalance:
+    """Balance the loads that are given, else the bytes of replicas."""
+    size = partitions.weights[model.order] if partitions.weights is not None else np.zeros(0, dtype=np.int64)
+    loads = partitions.loads
+    if loads is None:
+        of_bytes, unknown = size[:, None], np.full((model.size, 1), np.nan)
+        loads = PlacementLoads(
+            names=("disk",),
+            leader=of_bytes,
+            follower=of_bytes,
+            capacity=unknown,
+            limit=unknown,
+        )
+        replica_loads = ReplicaLoads(leader=of_bytes, follower=of_bytes, size=size)
+        return balance_loads(model, replica_loads, loads, goal, redirected)
+    capacity, limit = np.full((2, model.size, len(loads.names)), np.nan)
+    for known, given in ((capacity, loads.capacity), (limit, loads.limit)):
+        known[: len(brokers.ids)] = given[np.argsort(brokers.ids)]  # unknown brokers come last
+    replica_loads = ReplicaLoads(leader=loads.leader[model.order], follower=loads.follower[model.order], size=size)
+    return balance_loads(model, replica_loads, replace(loads, capacity=capacity, limit=limit), goal, redirected)
 
 
 def _balance(model: PlacementModel, rows: Ints, *, voluntary: bool, budget: int) -> ExchangeGraph | None:
@@ -178,6 +216,15 @@ def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGra
         return reasons.CANNOT_GIVE.render(brokers=_broker_names(model, giving), rules=rules)
     rules = _binding_rules(model, recipients & ~taking, taking)
     return reasons.CANNOT_TAKE.render(brokers=_broker_names(model, taking), rules=rules)
+
+
+def _band_reason(model: PlacementModel, goal: PlacementGoal, outside: Bools) -> str:
+    """Return why these brokers hold bytes outside the band around the mean; "" if there are none."""
+    if not outside.any():
+        return ""
+    if goal.max_moves is not None and copies(model) >= goal.max_moves:
+        return reasons.NO_HELPFUL_MOVES.render(max_moves=goal.max_moves)
+    return reasons.OUTSIDE_BAND.render(brokers=_broker_names(model, outside), percent=f"{100 * goal.within:g}")
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:

@@ -7,17 +7,21 @@ NO_BROKER.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 NO_BROKER: Final = -1
 """Pads a list of replicas that is shorter than the widest."""
 
+
+EVEN_WITHIN: Final = 0.01
+"""Share of the mean by which the bytes of even brokers may differ from it, unless a plan states another share."""
 
 MAX_ROWS_NAMED: Final = 5
 """Rows named in an error."""
@@ -65,6 +69,28 @@ class PlacementBrokers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacementLoads:
+    """Measured loads to balance instead of numbers of replicas; rows and brokers as in the other input.
+
+    `names`: the resources, of which the first is the disk. `leader` and `follower`: (row, resource), the load of a
+    replica, whole numbers. `capacity` and `limit`, the part of it that may be used: (broker, resource), NaN if unknown.
+    `relieve`: only bring disks below this share of their capacity. `max_bytes`: bytes
+    copied at most. `copy`: false for elections alone. `attempts`: how often to search for a plan of fewer bytes, None
+    for a number by the size of the cluster.
+    """
+
+    names: tuple[str, ...]
+    leader: Ints
+    follower: Ints
+    capacity: Floats
+    limit: Floats
+    relieve: float | None = None
+    max_bytes: int | None = None
+    copy: bool = True
+    attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacementPartitions:
     """One row per partition of the whole cluster, since all count for balance; only the `movable` ones may change."""
 
@@ -77,21 +103,25 @@ class PlacementPartitions:
     """By (row, slot) like `replicas`, whether the replica is in the ISR; None if unknown, then all count as in sync."""
     weights: Ints | None = None
     """Bytes of one replica of each partition; if given, bytes are balanced instead of replicas."""
+    loads: PlacementLoads | None = None
+    """If given, these loads are balanced; `weights` are then the bytes that a copy costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementGoal:
     """The goal in addition to emptying the `emptied` brokers.
 
-    `even`: move replicas until brokers are even, not only if they must move. `leaders`: reorder replicas until
-    leaders are even, in partitions that get or lose a replica or, with `reorder`, in all that may change.
-    `replacements`: (broker, its successor), used wherever the rules allow it. `replication_factor` keeps the preferred
-    leader, unless other replicas must stay before it (`removal_order`). `onto`: only these brokers get replicas they
-    did not have, and with `even` not more than they lack of an even share. (Empty for all brokers.) `given`: nothing is
-    optimised, the lists are given.
+    `even`: move replicas until brokers are even, not only if they must move. `within`: brokers whose bytes differ
+    from the mean by at most this share of it count as even; it applies to weights only. `leaders`: reorder replicas
+    until leaders are even, in partitions that get or lose a replica or, with `reorder`, in all that may change.
+    `replacements`: (broker, its successor), used wherever the rules allow it. `replication_factor` keeps the
+    preferred leader, unless other replicas must stay before it (`removal_order`). `onto`: only these brokers get
+    replicas they did not have, and with `even` not more than they lack of an even share. (Empty for all brokers.)
+    `given`: nothing is optimised, the lists are given.
     """
 
     even: bool = False
+    within: float = EVEN_WITHIN
     leaders: bool = True
     reorder: bool = False
     fix_racks: bool = False
@@ -119,6 +149,46 @@ class LoadSummary:
     replicas: tuple[Ints, Ints]
     leaders: tuple[Ints, Ints]
     bytes: tuple[Ints, Ints] | None
+
+
+class LoadStep(NamedTuple):
+    """The sums after a step of the search: bytes and replicas copied, elections, the greatest load in means."""
+
+    bytes: int
+    copies: int
+    elections: int
+    worst: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadBalance:
+    """Loads by (broker, resource) as multiples of the broker's share of the mean, and the bounds of any plan.
+
+    `brokers` are the ids of the rows, of brokers that may hold replicas. `by_elections` are the loads after the
+    elections that need no copy. `outside`: the brokers with a load outside its band.
+    """
+
+    names: tuple[str, ...]
+    brokers: Ints
+    before: Floats
+    by_elections: Floats
+    after: Floats
+    outside: Bools
+    elections: int
+    """Partitions that another of their present replicas leads."""
+    bytes: int
+    bytes_bound: int
+    """The least bytes that a plan with these bands copies."""
+    leave: Floats
+    """The least bytes that leave each broker."""
+    arrive: Floats
+    """The least bytes that arrive at each broker."""
+    best: Floats
+    """By resource the least possible load of the most loaded broker."""
+    front: tuple[LoadStep, ...]
+    """Each step of the search with a lower greatest load than all before."""
+    oversized: tuple[tuple[int, str], ...]
+    """Rows whose load alone exceeds the band of every broker, with the resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -158,3 +228,5 @@ class Placement:
     """Partitions left in their order that `reorder` would change."""
     leaders_reordered: Ints
     """Leaders of each broker with `reorder`."""
+    loads: LoadBalance | None = None
+    """The balance of bytes or loads, None if replicas were balanced."""

@@ -45,7 +45,7 @@ from jobs.adapters.delta.warehouse_paths import (
     refuse_without_log,
     store_error_reason,
 )
-from jobs.core.arrow_rows import as_rows
+from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import SurveyorError, UnreadableError
 from jobs.core.option_places import WAREHOUSE, option_name
 from schemas.columns import CHECKS, TABLE_COLUMNS
@@ -413,6 +413,17 @@ class Warehouse:
             if pc.all(pc.fill_null(is_stated, False), min_count=0).as_py():  # noqa: FBT003 - Arrow's
                 return pc.max(own[maximum]).as_py()  # type: ignore[no-any-return]
         return pc.max(self.read(table, columns=[column])[column]).as_py()  # type: ignore[no-any-return]
+
+    def distinct(self, table: str, *columns: str) -> set[tuple[Any, ...]]:
+        """Return the distinct values of columns that are never null, among the cluster's rows.
+
+        They are in the statistics of the table's files, if no file has several. Otherwise the columns are read.
+        """
+        files = self.statistics(table, *columns)
+        least, most = ([*values_of(files, *(f"{end}.{column}" for column in columns))] for end in ("min", "max"))
+        if least == most and not any(None in values for values in least):
+            return set(least)
+        return set(values_of(self.read(table, columns=columns).group_by(list(columns)).aggregate([]), *columns))
 
     def statistics(self, table: str, *columns: str) -> pa.Table:
         """Return `num_records` and, as `min.COLUMN` and `max.COLUMN`, the statistics of the cluster's files.

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from jobs.core.errors import RefusedError
+from jobs.planning.placement.measured_loads import MeasuredLoads
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.planning.placement.weights import Weights
 from jobs.planning.planning_tables import PlanningTables, since_snapshot
@@ -25,7 +26,15 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, unread_in
 from jobs.runtime.console import log
 from planner.columns.change_rows import as_rejections
-from planner.placement.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
+from planner.placement.plan_figures import (
+    Figures,
+    balance_figures,
+    byte_figures,
+    figures_of,
+    led_figures,
+    still_held,
+    wave_figures,
+)
 from planner.placement.solve import evaluate_given, place
 from planner.placement.types import (
     MAX_ROWS_NAMED,
@@ -89,16 +98,20 @@ class PlacementResult:
     elected: DataFrame | None = None
 
 
-def optimise(tables: PlanningTables, request: PlacementRequest, weights: Weights | None = None) -> PlacementResult:
+def optimise(
+    tables: PlanningTables, request: PlacementRequest, weights: Weights | MeasuredLoads | None = None
+) -> PlacementResult:
     """Run the optimiser on a snapshot; raise RefusedError if no placement keeps the rules.
 
-    With `weights`, bytes are balanced instead of replicas.
+    With `weights`, bytes or loads are balanced instead of replicas.
     """
     cluster = read_partitions(tables, request.scope)
     sizes: Figures = {}
     if weights is not None:
         cluster, sizes = weights.weighed(tables, cluster)
     brokers, rackless = _brokers(tables, request, cluster.partitions)
+    if isinstance(weights, MeasuredLoads):
+        cluster = weights.with_capacities(cluster, brokers.ids)
     if not brokers.target.any():
         raise RefusedError("no broker may hold replicas; start brokers, or name fewer")
     _refuse_too_many(request.goal, int(brokers.target.sum()))
@@ -134,6 +147,7 @@ def optimise(tables: PlanningTables, request: PlacementRequest, weights: Weights
             "held": len(dead),
             "racks_unknown": _concerned_brokers(rackless, cluster.partitions, placement),
             **byte_figures(brokers, cluster.partitions, placement),
+            **balance_figures(placement, cluster.name_of),
             **sizes,
         },
         given_up=frozenset(placement.given_up),

@@ -25,6 +25,7 @@ from planner.placement.replica_arrays import is_in_row, pad_rows
 from planner.placement.types import NO_BROKER, Bools, Ints, PlacementPartitions
 from schemas.enums import NO_LEADER
 from schemas.rows import Topic
+from schemas.text import partition_name
 
 SOURCE_COLUMNS: Final = (
     "topic",
@@ -84,6 +85,11 @@ class NamedPartitions:
     partitions: PlacementPartitions
     barred: Bools
     leader: Ints
+
+    def name_of(self, row: int) -> str:
+        """Return the name of a partition, as orders-7."""
+        topic, partition = (self.names[column][row].as_py() for column in ("topic", "partition"))
+        return partition_name(topic, partition)
 
 
 def read_partitions(tables: PlanningTables, scope: Scope) -> NamedPartitions:

@@ -17,7 +17,7 @@ from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
-from planner.placement.types import PlacementGoal
+from planner.placement.types import EVEN_WITHIN, PlacementGoal
 from planner.placement.waves import WaveLimits
 from schemas.text import join_ids
 
@@ -36,6 +36,10 @@ class PlacementLimits:
     """Not --skip-elections"""
     brokers: str | None = None
     """--broker-list"""
+    within: float | None = None
+    """--within"""
+    even_within: float = EVEN_WITHIN
+    """The share if --within is not given."""
     caps: WaveLimits = field(default_factory=WaveLimits)
     allow_below_min_isr: bool = False
     internal: InternalTopics = NOT_ALLOWED
@@ -54,6 +58,7 @@ class PlacementLimits:
             "topics": self.topics,
             "exclude": self.exclude,
             "max_moves": self.max_moves,
+            "within": self.within,
             "reorder_leaders": self.reorder or None,
             "skip_elections": None if self.elect else True,
         }
@@ -110,8 +115,9 @@ def stated_caps(caps: WaveLimits) -> dict[str, Any]:
 
 
 def _request(limits: PlacementLimits, **goal: Any) -> PlacementRequest:  # noqa: ANN401 - fields of PlacementGoal
+    within = limits.even_within if limits.within is None else limits.within
     return PlacementRequest(
-        goal=PlacementGoal(max_moves=limits.max_moves, **{"reorder": limits.reorder, **goal}),
+        goal=PlacementGoal(max_moves=limits.max_moves, within=within, **{"reorder": limits.reorder, **goal}),
         scope=limits.scope(),
         rack_aware=limits.rack_aware,
     )
@@ -119,12 +125,8 @@ def _request(limits: PlacementLimits, **goal: Any) -> PlacementRequest:  # noqa:
 
 def _move_topics(path: Path, limits: PlacementLimits) -> StatedRequest:
     topics, brokers = read_topics_to_move(path), parse_broker_ids(limits.brokers or "", "--broker-list")
-    request = PlacementRequest(
-        goal=PlacementGoal(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
-        only=frozenset(brokers),
-        scope=limits.scope(frozenset(topics)),
-        rack_aware=limits.rack_aware,
-    )
+    request = _request(limits, even=True)
+    request = replace(request, only=frozenset(brokers), scope=limits.scope(frozenset(topics)))
     parameters = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
     return StatedRequest(request=request, parameters=parameters, taking=("--broker-list", frozenset(brokers)))
 

@@ -6,13 +6,14 @@ change per partition and wave, and each starts where the one before ended.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from jobs.core.errors import UsageError
 from jobs.planning.placement.explicit_targets import FROM_FILE, TO_SNAPSHOT, from_file, from_snapshot
 from jobs.planning.placement.linted_targets import Lint, StatedTargets
+from jobs.planning.placement.measured_loads import MeasuredLoads
 from jobs.planning.placement.optimise import optimise
 from jobs.planning.placement.placement_options import PlacementLimits, StatedRequest, read_request
 from jobs.planning.placement.weights import Weights, read_size_file
@@ -26,28 +27,54 @@ _EXPLICIT: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {
 """Options whose targets are taken unchanged."""
 
 
-def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Path | None, *, by_size: bool) -> Planner:  # noqa: ANN401 - as the option has it
-    """Return the planner of the option that is given; with sizes it balances bytes."""
-    weights = _weights(option, sizes, by_size=by_size)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalancedBy:
+    """The quantity that is balanced instead of replicas: sizes of a file, recorded sizes, or measured loads."""
+
+    sizes: Path | None = None
+    by_size: bool = False
+    loads: MeasuredLoads | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options that were given."""
+        given = {"--sizes": self.sizes, "--by-size": self.by_size, "--by-load": self.loads}
+        return [option for option, value in given.items() if value]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The options as parameters of the plan."""
+        sizes = {"by_size": True} if self.by_size else {} if self.sizes is None else {"sizes": "file"}
+        return sizes if self.loads is None else self.loads.parameters
+
+    def weights(self) -> Weights | MeasuredLoads | None:
+        """Return the source of weights or loads, None if replicas are balanced."""
+        if self.loads is not None or not self.options:
+            return self.loads
+        return Weights() if self.sizes is None else Weights(path=self.sizes, file=read_size_file(self.sizes))
+
+
+def reassign_planner(option: str, value: Any, limits: PlacementLimits, by: BalancedBy) -> Planner:  # noqa: ANN401 - as the option has it
+    """Return the planner of the option that is given."""
+    _refuse_contradictions(option, limits, by)
     if option in _EXPLICIT:
         return _EXPLICIT[option](value, limits)
     given = read_request(option, value, limits)
-    by: dict[str, Any] = {"by_size": True} if by_size else {} if sizes is None else {"sizes": "file"}
-    return _optimised(replace(given, parameters=given.parameters | by), weights)
+    if limits.within is not None and not given.request.goal.even:
+        raise UsageError(f"--within is for goals that even brokers: {option} moves only what it must")
+    return _optimised(replace(given, parameters=given.parameters | by.parameters), by.weights())
 
 
-def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | None:
-    """Return the source of sizes, None if replicas are balanced instead of bytes."""
-    if sizes is None and not by_size:
-        return None
-    if sizes is not None and by_size:
-        raise UsageError("--sizes and --by-size exclude each other: give a file, or use the table of `surveyor sizes`")
-    if option in _EXPLICIT:
-        raise UsageError(f"{option} takes targets as they are: leave out --sizes and --by-size")
-    return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
+def _refuse_contradictions(option: str, limits: PlacementLimits, by: BalancedBy) -> None:
+    if limits.within is not None and not by.options:
+        raise UsageError("--within is for plans that even bytes or loads: give --by-load, --by-size or --sizes too")
+    if len(by.options) > 1:
+        raise UsageError(f"{' and '.join(by.options)} exclude each other: a plan evens one of them")
+    if by.options and option in _EXPLICIT:
+        raise UsageError(f"{option} takes targets as they are: leave out {by.options[0]}")
 
 
-def _optimised(given: StatedRequest, weights: Weights | None) -> Planner:
+def _optimised(given: StatedRequest, weights: Weights | MeasuredLoads | None) -> Planner:
     request = given.request
     factor = request.goal.replication_factor is not None
     lint = Lint(

@@ -77,6 +77,13 @@ def record_submission(warehouse: Warehouse, plan_id: str, submission: str) -> No
     warehouse.update("plans", plan_condition(plan_id), submission=quote_identifier(submission))
 
 
+def record_figures(warehouse: Warehouse, plan: PlanRecord, figures: str) -> PlanRecord:
+    """Record the figures of a plan that was planned again, and return its row with them."""
+    warehouse.ensure_columns("plans")
+    warehouse.update("plans", plan_condition(plan.plan_id), figures=quote_identifier(figures))
+    return msgspec.structs.replace(plan, figures=figures)
+
+
 def record_verified(warehouse: Warehouse, plan_id: str) -> None:
     """Record that a plan is found complete now, unless it was before."""
     warehouse.ensure_columns("plans")

@@ -5,13 +5,19 @@ controller are built by the same `record_builders`, but not stored here: each ha
 many cycles are appended in one Delta commit.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
+from jobs.core.errors import UnreadableError
 from jobs.repositories.plans.names import Alias, give_name
-from jobs.repositories.plans.plans_table import delete_plans, insert_plan
+from jobs.repositories.plans.plans_table import delete_plans, insert_plan, record_figures
 from jobs.repositories.plans.record_builders import PlanHeader, PlanRows, plan_row
+from jobs.runtime.console import log
+from planner.load.effect_figures import LoadFigures, encoded
 from schemas.enums import PlanStatus
 from schemas.rows import PlanRecord, Row
 
@@ -23,19 +29,43 @@ def result_of(plan: PlanRecord) -> Row:
     return {column: getattr(plan, column) for column in _RESULT} | {"names": plan.all_names}
 
 
-def store(warehouse: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) -> PlanRecord:
-    """Store a plan unless it exists, add the alias to its names, and return its row."""
+def store(
+    warehouse: Warehouse,
+    alias: Alias,
+    content: PlanHeader,
+    rows: PlanRows,
+    figures: Callable[[], LoadFigures | None] = lambda: None,
+) -> PlanRecord:
+    """Store a plan unless it exists, add the alias to its names, and return its row.
+
+    `figures` computes the figures by load, which are not part of the plan's id. They are those of the newest planning,
+    until a commit of the plan begins.
+    """
     plan = plan_row(warehouse.cluster, content, rows)
     existing = warehouse.typed_rows(PlanRecord, ("plan_id", "=", plan.plan_id))
+    if not existing or existing[0].status == PlanStatus.PLANNED:
+        plan = replace(plan, figures=_encoded(figures))
     if not existing:
         rows.write(plan.plan_id)
         same = insert_plan(warehouse, plan)
         existing = [same] if same else []
         if is_empty(warehouse, plan):
             drop_plans(warehouse, _superseded(warehouse, plan))
+    elif plan.figures is not None and plan.figures != existing[0].figures:
+        existing = [record_figures(warehouse, existing[0], plan.figures)]
     stored = existing[0] if existing else plan
     is_named = alias.name is None or alias.name in stored.all_names
     return stored if is_named else give_name(warehouse, plan.plan_id, alias)
+
+
+def _encoded(figures: Callable[[], LoadFigures | None]) -> str | None:
+    """Return the figures as stored; None if there are none, or if the loads that they are from cannot be read."""
+    try:
+        load = figures()
+    except UnreadableError as error:
+        log(f"surveyor: the plan does not show the load before and after: {error}", logging.WARNING)
+        return None
+    return None if load is None else encoded(load)
 
 
 def is_empty(warehouse: Warehouse, plan: PlanRecord) -> bool:

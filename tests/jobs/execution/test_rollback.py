@@ -1,6 +1,7 @@
 """`surveyor rollback`: a new plan that moves back; dry unless --apply, refused where necessary, nothing twice."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from schemas.enums import Outcome, PlanStatus
 from schemas.rows import Row
 from schemas.stored_plan import Plan, RowOutcome
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.commands import Surveyor as SurveyorOnTree
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.rows.warehouse_rows import Cluster, partition, topic
@@ -102,6 +105,19 @@ def test_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
     *_, review, apply = stdout.splitlines()
     assert review.startswith("review: surveyor show plan ")
     assert apply.startswith("apply: surveyor commit ")
+
+
+@pytest.mark.usefixtures("plan", "controller")
+def test_load_before_and_after(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    """Into the brokers flow 20, 30 and 30 B/s, and after the rollback 30, 30 and 10."""
+    write_first_snapshot(SurveyorOnTree(tree.hosts, Path(warehouse.uri)))
+    loads = [{"topic": T, "partition": number, "bytes_in": 10.0, "method": "imported"} for number in BEFORE]
+    warehouse.append("partition_load", loads)
+
+    stdout = rollback(surveyor, tree).stdout
+
+    assert "  bytes in per broker 0.75..1.12 (30 B/s) → 0.43..1.29 (30 B/s) times the mean\n" in stdout
+    assert "  load from imported loads\n" in stdout
 
 
 @pytest.mark.usefixtures("plan", "controller")

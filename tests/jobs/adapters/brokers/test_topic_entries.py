@@ -19,7 +19,7 @@ from jobs.adapters.brokers.partition_offsets import (
     Partitions,
     list_offsets,
 )
-from jobs.adapters.brokers.topic_entries import OtherFormError, ResponseReader, UndecodedResponse
+from jobs.adapters.brokers.topic_entries import UndecodedResponse
 
 Topics = dict[str, dict[int, tuple[int, int, int]]]
 """An error, an offset and a leader epoch by topic and partition."""

@@ -89,6 +89,22 @@ def test_bytes_are_evened_out(surveyor: Surveyor, tmp_path: Path) -> None:
     assert plan["sizes"] == {"source": "file", "digest": plan["sizes"]["digest"], "known": 6, "assumed": 0}
 
 
+def test_only_bytes_outside_the_band_move(surveyor: Surveyor, tmp_path: Path) -> None:
+    """The mean is 600. Of the 1200 bytes 300 exceed it by more than half, which bring the 100 above 300 too."""
+    even = "plan", "reassign", "--rebalance", "--sizes", _file(tmp_path, SIZES)
+    ran = surveyor(*even, "--within", "50%", "--name", "half")
+    plan = surveyor.json("show", "plan", "half")
+    assert (_bytes_after(surveyor, plan, SIZES), json.loads(plan["parameters"])["within"]) == (
+        Counter({0: 900, 1: 500, 2: 400}),
+        0.5,
+    )
+    assert (
+        "bytes per broker 100 B..1.2 KiB → 400 B..900 B\n  multiples of the mean 0.17..2.00 → 0.67..1.50" in ran.stdout
+    )
+    narrow = surveyor(*even).stdout
+    assert "bytes stay uneven: bytes on brokers 0, 1, 2 differ from the mean by more than 1 %, and no move" in narrow
+
+
 def test_equal_sizes_give_equal_plans_from_files_and_tables(surveyor: Surveyor, tmp_path: Path) -> None:
     as_json = tmp_path / "sizes.json"
     rows = [{"topic": topic, "partition": number, "bytes": size} for (topic, number), size in SIZES.items()]
@@ -176,6 +192,9 @@ def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
         (["--rebalance", "--sizes", str(moves)], 2, "missing required field `bytes`"),
         (["--rebalance", "--sizes", str(unknown)], 23, "snapshot 1 do not agree: the snapshot has no big-7, nope-0;"),
         (["--rebalance", "--sizes", str(huge)], 23, "the sizes total more than"),
+        (["--rebalance", "--within", "10%"], 2, "--within is for plans that even bytes: give --by-size or --sizes too"),
+        (["--rebalance", "--by-size", "--within", "10"], 2, "--within '10' is no share: expected a percentage"),
+        (["--remove-brokers", "0", "--by-size", "--within", "9%"], 2, "--remove-brokers moves only what it must"),
         (["--reassignment-json-file", str(moves), "--by-size"], 2, "leave out --sizes and --by-size"),
     ]
     ran = surveyor("plan", "reassign", "--rebalance", "--sizes", str(partly))

@@ -1,0 +1,240 @@
+"""The load of brokers before and after a plan: worked examples, and sums in plain Python."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from planner.load.effect_arrays import Assignments, WindowLoads, effect_rows
+from planner.load.effect_figures import RESOURCE_NAMES, load_figures
+from planner.load.plan_effect import EFFECT, LOADS, RESOURCES, plan_effect, plan_ends
+from schemas.enums import NO_LEADER
+from schemas.rows import Row
+from schemas.tables import CHANGES, PARTITIONS
+from tests.planner.frames import as_rows, frame, shape
+from tests.planner.placement.clusters import padded
+
+PEAK: Final = "Mon 20:00"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A partition whose lists and leaders before and after begin with its leader unless one is given."""
+
+    before: Sequence[int]
+    after: Sequence[int] | None = None
+    """None: the plan does not change it."""
+    leader: int | None = None
+    leader_after: int | None = None
+    load: Mapping[str, float | None] | None = None
+    """By measure, in every window; None: it has no load."""
+
+
+def _effect(
+    spark: SparkSession,
+    partitions: Sequence[Moved],
+    counted: tuple[Sequence[int], Sequence[int]],
+    windows: Sequence[str] = (PEAK,),
+) -> list[Row]:
+    places = [("t", number) for number in range(len(partitions))]
+    named = [{"topic": topic, "partition": number} for topic, number in places]
+    rows = [
+        {**name, "replicas": p.before, "leader": p.before[0] if p.leader is None else p.leader}
+        for name, p in zip(named, partitions, strict=True)
+    ]
+    changes = [
+        {
+            **name,
+            "wave": 1,
+            "replicas_after": p.after,
+            "leader_after": p.after[0] if p.leader_after is None else p.leader_after,
+        }
+        for name, p in zip(named, partitions, strict=True)
+        if p.after is not None
+    ]
+    earlier = [{**change, "wave": 0, "replicas_after": [99], "leader_after": 99} for change in changes]
+    loads = [
+        {**name, "window": window, **p.load}
+        for name, p in zip(named, partitions, strict=True)
+        for window in windows
+        if p.load is not None
+    ]
+    frames = frame(spark, rows, PARTITIONS), frame(spark, [*changes, *earlier], CHANGES), frame(spark, loads, LOADS)
+    effect = plan_effect(frames[0], plan_ends(frames[1]), frames[2], (counted[0], counted[1]))
+    assert shape(effect.schema) == shape(EFFECT)
+    return as_rows(effect)
+
+
+LOAD: Final = {"bytes_in": 10.0, "bytes_out": 30.0, "size_bytes": 100.0, "cpu_leader": 4.0, "cpu_follower": 1.0}
+
+Expected = Mapping[str, tuple[float, float, float, float]]
+"""By resource: the most before and after, and the least before and after."""
+
+EXAMPLES: Final[dict[str, tuple[list[Moved], tuple[list[int], list[int]], Expected]]] = {
+    "a new leader sends what is read, and a copy to the follower": (
+        [Moved([1, 2], [1, 2], leader_after=2, load=LOAD)],
+        ([1, 2], [1, 2]),
+        {"in": (10, 10, 10, 10), "out": (40, 40, 0, 0), "disk": (100, 100, 100, 100), "cpu": (4, 4, 1, 1)},
+    ),
+    "of two followers one moves: broker 1 still sends two copies": (
+        [Moved([1, 2, 3], [1, 2, 4], load=LOAD)],
+        ([1, 2, 3, 4], [1, 2, 3, 4]),
+        {"in": (10, 10, 0, 0), "out": (50, 50, 0, 0), "disk": (100, 100, 0, 0), "cpu": (4, 4, 0, 0)},
+    ),
+    "one more follower is one more copy to send": (
+        [Moved([1], [1, 2], load=LOAD)],
+        ([1, 2], [1, 2]),
+        {"in": (10, 10, 0, 10), "out": (30, 40, 0, 0), "disk": (100, 100, 0, 100), "cpu": (4, 4, 0, 1)},
+    ),
+    "broker 2 is emptied: it counts before, and broker 1 alone after": (
+        [Moved([1], load=LOAD), Moved([2], [1], load=LOAD)],
+        ([1, 2], [1]),
+        {"in": (10, 20, 10, 20), "out": (30, 60, 30, 60), "disk": (100, 200, 100, 200), "cpu": (4, 8, 4, 8)},
+    ),
+    "a partition without a load, without a leader, and one of which only the size is known": (
+        [
+            Moved([1], [2]),
+            Moved([1], leader=NO_LEADER, load={"bytes_out": 5.0}),
+            Moved([1], [2], load={"size_bytes": 7}),
+        ],
+        ([1, 2], [1, 2]),
+        {"out": (0, 0, 0, 0), "disk": (7, 7, 0, 0)},
+    ),
+    "a new broker has no load before": (
+        [Moved([1], [3], load={"bytes_in": 3.0}), Moved([1], load={"bytes_in": 1.0})],
+        ([1, 3], [1, 3]),
+        {"in": (4, 3, 0, 1), "out": (0, 0, 0, 0)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_worked_examples(spark: SparkSession, name: str) -> None:
+    partitions, counted, expected = EXAMPLES[name]
+    rows = _effect(spark, partitions, counted)
+    columns = "most_before", "most_after", "least_before", "least_after"
+    assert {row["resource"]: tuple(row[column] for column in columns) for row in rows} == expected
+
+
+def test_windows_are_compared_apart(spark: SparkSession) -> None:
+    rows = _effect(spark, [Moved([1], [2], load=LOAD), Moved([2], load=LOAD)], ([1, 2], [1, 2]), ["Sat 09:00", PEAK])
+    figures = load_figures(rows, "profile default, version 1", 3)
+    assert figures is not None
+    assert [(effect.window, effect.broker) for effect in figures.by_resource["out"]] == [
+        (PEAK, (1, 2)),
+        ("Sat 09:00", (1, 2)),
+    ]
+    assert (figures.bytes, figures.worst_before, figures.worst_after, figures.partitions) == (100, 1.0, 2.0, 2)
+
+
+def test_a_plan_that_moves_no_load_changes_nothing(spark: SparkSession) -> None:
+    rows = _effect(spark, [Moved([1, 2], load=LOAD), Moved([2], [1])], ([1, 2], [1, 2]))
+    figures = load_figures(rows, "", 2)
+    assert figures is not None
+    assert (figures.by_resource, figures.worst_before) == ({}, figures.worst_after)
+
+
+def test_nothing_is_known_of_partitions_without_loads(spark: SparkSession) -> None:
+    assert load_figures(_effect(spark, [Moved([1], [2])], ([1, 2], [1, 2])), "", 1) is None
+
+
+RATES: Final = st.none() | st.integers(0, 1000).map(float)
+LISTS: Final = st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True)
+
+
+@st.composite
+def _partitions(draw: st.DrawFn) -> Moved:
+    before = draw(LISTS)
+    after = draw(st.none() | LISTS)
+    return Moved(
+        before,
+        after,
+        draw(st.sampled_from([*before, NO_LEADER])),
+        None if after is None else draw(st.sampled_from([*after, NO_LEADER])),
+        draw(st.none() | st.fixed_dictionaries(dict.fromkeys(LOAD, RATES))),
+    )
+
+
+def _in_arrays(partitions: Sequence[Moved], counted: tuple[Sequence[int], Sequence[int]]) -> list[Row]:
+    """Return the effect by the form of the rule on arrays."""
+    lists = [(p.before, p.after or p.before) for p in partitions]
+    leaders = [_leaders(p) for p in partitions]
+    before, after = (
+        Assignments(
+            replicas=padded([[*some[side]] for some in lists]), leader=np.array([some[side] for some in leaders])
+        )
+        for side in (0, 1)
+    )
+    rows = [row for row, partition in enumerate(partitions) if partition.load is not None]
+    loads = [partition.load for partition in partitions if partition.load is not None]
+    measures = {name: np.array([load.get(name) for load in loads], dtype=float) for name in LOAD}
+    return list(
+        effect_rows(before, after, [WindowLoads(window=PEAK, row=np.array(rows, int), measures=measures)], counted)
+    )
+
+
+def _leaders(partition: Moved) -> tuple[int, int]:
+    before = partition.before[0] if partition.leader is None else partition.leader
+    if partition.after is None:
+        return before, before
+    return before, partition.after[0] if partition.leader_after is None else partition.leader_after
+
+
+def _summed(partitions: Sequence[Moved]) -> tuple[dict[tuple[str, int], dict[int, float]], set[str]]:
+    """Return the loads by (resource, side) and broker, and the resources of which a load is known."""
+    loads: dict[tuple[str, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    known = set()
+    for partition in partitions:
+        load: Mapping[str, Any] = partition.load or dict.fromkeys(LOAD)
+        rates = [load[name] for name in LOAD]
+        written, read, size, cpu_leader, cpu_follower = (rate or 0 for rate in rates)
+        known |= {"in"} if rates[0] is not None else set()
+        known |= {"out"} if (rates[0], rates[1]) != (None, None) else set()
+        known |= {"disk"} if rates[2] is not None else set()
+        known |= {"cpu"} if (rates[3], rates[4]) != (None, None) else set()
+        ends = (
+            (partition.before, partition.leader),
+            (
+                partition.after or partition.before,
+                partition.leader if partition.after is None else partition.leader_after,
+            ),
+        )
+        for side, (replicas, leader) in enumerate(ends):
+            for broker in replicas:
+                loads["in", side][broker] += written
+                loads["disk", side][broker] += size
+                loads["cpu", side][broker] += cpu_leader if broker == leader else cpu_follower
+                loads["out", side][broker] += read + written * (len(replicas) - 1) if broker == leader else 0
+    return loads, known
+
+
+@settings(max_examples=15)
+@given(st.lists(_partitions(), min_size=1, max_size=12), st.permutations([1, 2, 3, 4, 5, 6]), st.integers(1, 6))
+def test_loads_equal_those_of_plain_sums(spark: SparkSession, some: list[Moved], order: list[int], count: int) -> None:
+    counted = sorted(order[:count]), sorted(order[-count:])
+    rows = {row["resource"]: row for row in _effect(spark, some, counted)}
+    loads, known = _summed(some)
+    assert rows.keys() == known
+    expected, actual = {}, {}
+    for resource in sorted(known):
+        for side, name in enumerate(("before", "after")):
+            held = {broker: loads[resource, side][broker] for broker in counted[side]}
+            expected[resource, name] = (max(held.values()), min(held.values()), sum(held.values()) / len(held))
+            actual[resource, name] = tuple(rows[resource][f"{measure}_{name}"] for measure in ("most", "least", "mean"))
+            worst = min(broker for broker in held if held[broker] == max(held.values()))
+            assert rows[resource][f"broker_{name}"] == (worst if held[worst] else None)
+    assert actual == expected
+    in_arrays = {row["resource"]: row for row in _in_arrays(some, counted)}
+    comparable = {name: rows[name] | {"copied_bytes": in_arrays[name]["copied_bytes"]} for name in rows}
+    assert in_arrays == comparable
+    assert load_figures(rows.values(), "", 1) == load_figures(in_arrays.values(), "", 1)
+
+
+def test_all_resources_have_a_name() -> None:
+    assert set(RESOURCE_NAMES) == set(RESOURCES)
