@@ -518,7 +518,8 @@ class PartitionLoad(TableRow, frozen=True, kw_only=True, gc=False):
     flags: Annotated[
         list[str] | None,
         "reasons for less accuracy: compacted, moved (another leader), truncated (offsets went back), partial (less "
-        "than half of the hour), reset (a group's offsets were set by hand)",
+        "than half of the hour), recompressed (brokers compress again, and bytes are those stored), reset (a group's "
+        "offsets were set by hand), unsized (no size of the topic is known)",
     ] = None
     stored_until: Annotated[
         datetime | None, "newest stored_at among the samples of the cluster when it was computed, UTC"

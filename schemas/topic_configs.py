@@ -18,6 +18,9 @@ INT: Final = 2**31 - 1
 LONG: Final = 2**63 - 1
 
 POLICY: Final = "cleanup.policy"
+COMPRESSION: Final = "compression.type"
+AS_PRODUCED: Final = "producer"
+"""The compression type of topics whose batches are stored as producers send them."""
 MIN_ISR: Final = "min.insync.replicas"
 DEFAULT_MIN_ISR: Final = 1
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import asdict
 
-from jobs.adapters.brokers.partition_offsets import Partitions, partition_keys
+from jobs.adapters.brokers.partition_offsets import NO_OFFSET, Partitions, partition_keys
 from jobs.adapters.brokers.topic_entries import Array
 from jobs.adapters.clusters.interface import Cluster, TopicReading
 from jobs.adapters.delta.table_schemas import schema_of
@@ -26,10 +26,15 @@ from schemas.rows import Snapshot
 TIERED: Final = "remote.storage.enable"
 """The config of a topic that keeps older records in remote storage."""
 
+SAMPLES: Final = "partition_offsets"
+
 _PARTITION_COLUMNS: Final = ("topic", "partition", "leader", "leader_epoch")
 _TOPIC_COLUMNS: Final = ("topic", "topic_id", "config")
 
 _ANY_EPOCH: Final = -1
+
+OTHER_TOPIC: Final = np.iinfo(np.int64).max
+"""An offset that no log reaches."""
 
 
 @dataclass(frozen=True)  # no slots, as cached_property needs a __dict__
@@ -122,6 +127,32 @@ def read_leaders(warehouse: Warehouse, cluster: Cluster) -> Leaders:
         pa.concat_tables(part.topics.select(_TOPIC_COLUMNS) for part in rows),
         pa.concat_tables(part.partitions.select(_PARTITION_COLUMNS) for part in rows),
     )
+
+
+def least_ends(warehouse: Warehouse, leaders: Leaders) -> Array:
+    """Return where the log of each partition ends at least, as the newest sample has it; NO_OFFSET if it has none.
+
+    A log that ends before is that of another topic. So is each log, at OTHER_TOPIC, if the sample has another topic id.
+    """
+    ends = np.full(len(leaders.leader), NO_OFFSET, np.int64)
+    newest = warehouse.latest(SAMPLES, "stored_at") if warehouse.has(SAMPLES) else None
+    if newest is None:
+        return ends
+    columns = ["topic", "topic_id", "partition", "log_end"]
+    rows = warehouse.read(SAMPLES, ("stored_at", ">=", newest), columns=columns)
+    topics = rows["topic"].cast(pa.string()).combine_chunks().dictionary_encode()
+    codes = np.array([leaders.codes.get(name.encode(), -1) for name in topics.dictionary.to_pylist()], np.int64)
+    position = leaders.positions(Partitions(codes[topics.indices.to_numpy()], rows["partition"].to_numpy()))
+    found = np.flatnonzero(position >= 0)
+    at = position[found]
+    ids = rows["topic_id"].cast(pa.string()).combine_chunks().take(pa.array(found))
+    is_other = pc.not_equal(ids, leaders.topic_ids.cast(pa.string()).take(pa.array(leaders.partitions.topic[at])))
+    ends[at] = np.where(
+        pc.fill_null(is_other, False).to_numpy(zero_copy_only=False),  # noqa: FBT003 - Arrow's
+        OTHER_TOPIC,
+        _filled(rows["log_end"], NO_OFFSET)[found],
+    )
+    return ends
 
 
 def current_leaders(cluster: Cluster, topics: Iterable[bytes]) -> Leaders:

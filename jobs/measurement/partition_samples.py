@@ -188,9 +188,13 @@ class PartitionSamples:
         marks: Array = self.error == NO_ERROR
         return marks
 
-    def to_look_up(self) -> list[bytes]:
-        """Return topics whose leaders must be read from the cluster; last those whose leader did not answer."""
-        is_recreated = self.is_sampled & (self.leader_epoch < self.leaders.leader_epoch)
+    def to_look_up(self, ends: Array) -> list[bytes]:
+        """Return topics whose leaders must be read from the cluster; last those whose leader did not answer.
+
+        A log that ends before `ends` is that of another topic, unless an unclean election has truncated it.
+        """
+        went_back = (self.leader_epoch < self.leaders.leader_epoch) | (self.log_end < ends)
+        is_recreated = self.is_sampled & went_back
         is_moved = np.isin(self.error, [*MOVED])
         marked = (is_moved | is_recreated, self.error == NOT_ANSWERED)
         codes = [np.unique(self.leaders.partitions.topic[marks]).tolist() for marks in marked]
@@ -251,14 +255,19 @@ def sample_partitions(
     config: dict[str, str],
     leaders: Leaders,
     on_response: Callable[[BrokerAnswer], None],
+    *,
+    ends: Array,
 ) -> SampledCluster:
-    """Sample all partitions; those that have moved since `leaders` were read are asked for once more."""
+    """Sample all partitions; those that have moved since `leaders` were read are asked for once more.
+
+    `ends` are those of `least_ends`, by which topics that were created again are found.
+    """
     answers, silent = ask_leaders(brokers, config, leaders, on_response)
     first = PartitionSamples(leaders)
     for broker_id, answer in answers.items():
         first.add_offsets(answer)
         first.add_sizes(broker_id, answer.log_dirs)
-    looked_up = first.to_look_up()[:MAX_LOOKED_UP]
+    looked_up = first.to_look_up(ends)[:MAX_LOOKED_UP]
     again = current_leaders(cluster, looked_up)
     is_kept, is_needed = _kept_and_needed(first, again)
     second = PartitionSamples(again.among(is_needed))

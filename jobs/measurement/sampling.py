@@ -14,7 +14,7 @@ from msgspec import Struct
 from jobs.adapters.brokers.admin_client import read_properties
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from jobs.core.units import Part
-from jobs.measurement.leaders import read_leaders
+from jobs.measurement.leaders import least_ends, read_leaders
 from jobs.measurement.partition_samples import GROUPS, LOG_DIRS, BrokerAnswer, sample_partitions
 from jobs.measurement.sample_store import group_table, store_sample
 from jobs.repositories.snapshots import refuse_other_cluster_id
@@ -85,6 +85,7 @@ def take_sample(settings: Settings) -> StoredSample:
         brokers = [row for row in registered if row.is_live]
         with progress("reading the leaders of partitions"):
             leaders = read_leaders(warehouse, cluster)
+            ends = least_ends(warehouse, leaders)
         counts: Counter[str] = Counter()
 
         def detail() -> Part:
@@ -96,7 +97,7 @@ def take_sample(settings: Settings) -> StoredSample:
             counts.update(brokers=1, partitions=len(answer.rows))
 
         with progress("asking brokers for offsets and sizes", detail):
-            sampled = sample_partitions(cluster, brokers, config, leaders, count)
+            sampled = sample_partitions(cluster, brokers, config, leaders, count, ends=ends)
     if not sampled.answers:
         raise UnreadableError(no_response_message(sampled.silent, settings.address_option, "its offsets"))
     readings = [answer.groups for answer in sampled.answers.values()]

@@ -67,6 +67,7 @@ def _flags() -> Column:
         "compacted": F.col("is_compacted"),
         "moved": F.col("moved") == 1,
         "partial": F.col("covered_seconds") < PARTIAL_SECONDS,
+        "recompressed": F.col("is_recompressed"),
         "reset": F.col("reset") == 1,
         "truncated": F.col("truncated") == 1,
         "unsized": F.col("is_unsized"),

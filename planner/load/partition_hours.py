@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.shape import false, true
 from planner.load.intervals import AT, BEFORE, intervals, micros, part_of, sum_of, with_hours
-from schemas.topic_configs import POLICY
+from schemas.topic_configs import AS_PRODUCED, COMPRESSION, POLICY
 
 OWN_SHARE: Final = 0.1
 """Share of an hour's records that exact intervals must have, so that their bytes per record count for the others."""
@@ -44,15 +44,21 @@ def topic_key() -> Column:
 
 
 def sampled_topics(samples: DataFrame, topics: DataFrame) -> DataFrame:
-    """Return the topics that were sampled: TOPIC, topic, topic_id and `is_compacted`.
+    """Return the topics that were sampled: TOPIC, topic, topic_id, `is_compacted` and `is_recompressed`.
 
-    A topic that was deleted or created again counts as the topic that has the name now.
+    Brokers compress what they store of a topic again if its compression.type is not that of producers. A topic that was
+    deleted or created again counts as the topic that has the name now.
     """
-    policies = topics.select("topic", F.col("config")[POLICY].contains("compact").alias("is_compacted"))
+    config = F.col("config")
+    policies = topics.select(
+        "topic",
+        config[POLICY].contains("compact").alias("is_compacted"),
+        (config[COMPRESSION] != AS_PRODUCED).alias("is_recompressed"),
+    )
     sampled = samples.select("cluster", "topic", "topic_id").distinct().withColumns({TOPIC: topic_key()})
     joined = sampled.join(policies, "topic", "left")
-    is_compacted = F.coalesce("is_compacted", false()).alias("is_compacted")
-    return joined.select(TOPIC, "cluster", "topic", "topic_id", is_compacted)
+    marks = (F.coalesce(mark, false()).alias(mark) for mark in ("is_compacted", "is_recompressed"))
+    return joined.select(TOPIC, "cluster", "topic", "topic_id", *marks)
 
 
 def partition_hours(samples: DataFrame, topics: DataFrame, tasks: int = 1) -> DataFrame:

@@ -29,6 +29,7 @@ from schemas.broker_config_names import (
     CREATE_POLICY,
     DEFAULT_ENTITY,
     PROTOCOL_VERSION,
+    REPLICA_SELECTOR,
 )
 from schemas.kafka_decode_failures import impact_of
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
@@ -59,6 +60,7 @@ KAFKA_DEFAULTS: Final[BrokerSettings] = {
     MIN_ISR: str(DEFAULT_MIN_ISR),
     "num.partitions": "1",
     "replica.lag.time.max.ms": "30000",
+    REPLICA_SELECTOR: None,
     "security.inter.broker.protocol": "PLAINTEXT",
     "unclean.leader.election.enable": "false",
     "zookeeper.session.timeout.ms": "18000",

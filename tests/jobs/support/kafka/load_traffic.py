@@ -50,6 +50,7 @@ class TrafficTopic:
     is_text: bool = False
     """Whether records can be compressed."""
     is_transactional: bool = False
+    followers: int = 1
 
 
 LINGER: Final = {"linger.ms": 100}
@@ -63,9 +64,7 @@ TOPICS: Final = (
     TrafficTopic("skewed", (40, 40, 40), (300,) * 3, LINGER, keys=20),
     TrafficTopic("unread", (20, 30, 40), (300,) * 3, LINGER),
     TrafficTopic("transactions", (10, 20, 30), (300,) * 3, LINGER, is_transactional=True),
-    TrafficTopic(
-        "expiring", (20, 30, 60), (500,) * 3, LINGER, {"segment.bytes": "40000", "retention.bytes": "80000"}
-    ),
+    TrafficTopic("expiring", (20, 30, 60), (500,) * 3, LINGER, {"segment.bytes": "40000", "retention.bytes": "80000"}),
     TrafficTopic("recompressed", (20, 30, 40), (600,) * 3, LINGER, {"compression.type": "zstd"}, is_text=True),
     TrafficTopic(
         "compacted",
@@ -74,6 +73,7 @@ TOPICS: Final = (
         LINGER,
         {"cleanup.policy": "compact", "segment.bytes": "40000", "min.cleanable.dirty.ratio": "0.01"},
         keys=20,
+        followers=0,
     ),
 )
 
@@ -119,7 +119,10 @@ class LoadTraffic:
             return all(
                 topic.name in known
                 and len(known[topic.name].partitions) == len(topic.rates)
-                and all(len(row.isrs) == 2 and row.leader > 0 for row in known[topic.name].partitions.values())
+                and all(
+                    len(row.isrs) == len(row.replicas) and row.leader > 0
+                    for row in known[topic.name].partitions.values()
+                )
                 for topic in self.topics
             )
 
@@ -128,7 +131,8 @@ class LoadTraffic:
     @staticmethod
     def _new(topic: TrafficTopic) -> NewTopic:
         """Leaders alternate between brokers 1 and 2."""
-        replicas = [[1, 2] if number % 2 == 0 else [2, 1] for number in range(len(topic.rates))]
+        orders = ([1, 2] if number % 2 == 0 else [2, 1] for number in range(len(topic.rates)))
+        replicas = [order[: 1 + topic.followers] for order in orders]
         return NewTopic(topic.name, len(topic.rates), replica_assignment=replicas, config=dict(topic.config))
 
     @contextmanager
@@ -181,7 +185,8 @@ class LoadTraffic:
             producer.poll(0)
 
     def _send(self, producer: Producer, topic: TrafficTopic, partition: int, chosen: random.Random) -> None:
-        value = _text(topic.record_bytes[partition], chosen) if topic.is_text else os.urandom(topic.record_bytes[partition])
+        size = topic.record_bytes[partition]
+        value = _text(size, chosen) if topic.is_text else os.urandom(size)
         if topic.keys:
             key = str(int(chosen.paretovariate(1)) % topic.keys).encode()
             producer.produce(topic.name, value, key, on_delivery=self._delivered)
