@@ -93,8 +93,14 @@ class Rollup:
         """Compute the rows of a portion."""
         samples = self._samples(SAMPLES, portion)
         topics = sampled_topics(samples, self.tables["topics"]).localCheckpoint()
-        hours = partition_hours(samples, topics, self.tasks).where(_is_of(portion)).localCheckpoint().transform(with_bytes)
-        reads = group_hours(self._samples("group_offsets", portion), hours, self.tasks).where(_is_of(portion)).localCheckpoint()
+        hours = (
+            partition_hours(samples, topics, self.tasks).where(_is_of(portion)).localCheckpoint().transform(with_bytes)
+        )
+        reads = (
+            group_hours(self._samples("group_offsets", portion), hours, self.tasks)
+            .where(_is_of(portion))
+            .localCheckpoint()
+        )
         loads = partition_load(hours, reads, _micros(self.stored_until)).localCheckpoint()
         self.loads.add(loads)
         self.groups.add(group_load(reads, topics))
@@ -150,7 +156,9 @@ def roll_up(settings: Settings, since: str | None = None) -> RolledUp:
     done: list[Portion] = []
     with TemporaryDirectory(prefix="surveyor-rollup-") as folder:
         loads, groups = (PendingRows(tables.spark_warehouse, table, Path(folder)) for table in (LOADS, GROUPS))
-        rollup = Rollup(tables, samples.newest, _are_nearest_read(warehouse, snapshot), TASKS_PER_CORE * cores, loads, groups)
+        rollup = Rollup(
+            tables, samples.newest, _are_nearest_read(warehouse, snapshot), TASKS_PER_CORE * cores, loads, groups
+        )
         with progress(f"computing {pluralise(len(hours), 'hour')}", lambda: Part(len(done), len(parts), "portions")):
             for part in parts:
                 rollup.compute(part)

@@ -353,6 +353,6 @@ def test_all_groups_of_a_partition_count(spark: SparkSession) -> None:
     ]
     loads, _ = hourly_loads(spark, [sample(*row) for row in EVEN], positions)
     (row,) = as_rows(loads)
-    each = 600 * 100 / 3600
-    assert row["bytes_out"] == pytest.approx(4 * each, rel=1e-4)
-    assert dict(row["bytes_out_by_rack"]) == pytest.approx({"a": 2 * each, "b": each}, rel=1e-4)
+    of_group = 600 * 100 / 3600
+    assert row["bytes_out"] == pytest.approx(4 * of_group, rel=1e-4)
+    assert dict(row["bytes_out_by_rack"]) == pytest.approx({"a": 2 * of_group, "b": of_group}, rel=1e-4)
