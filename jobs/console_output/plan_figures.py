@@ -186,7 +186,7 @@ def _share_notes(figures: PlanFigures) -> Iterator[str]:
 
 
 def _reorder_notes(figures: PlanFigures) -> Iterator[str]:
-    if given_up := figures.leaders_given_up:
+    if (given_up := figures.leaders_given_up) and not figures.load_balance:
         low, high = given_up.leaders_per_broker
         yield f"with --reorder-leaders {low}..{high}: {given_up.reorders} more partitions would change their order"
 

@@ -132,8 +132,8 @@ def report_profile(settings: Settings, name: str, weeks: int) -> CommandResult:
         )
     state = "new" if stored.is_new else "unchanged"
     line = (
-        f"profile {name} of {settings.cluster}: version {stored.version}, {state}; windows {', '.join(stored.windows)}, "
-        f"{pluralise(stored.rows, 'row')}; CPU is not modelled"
+        f"profile {name} of {settings.cluster}: version {stored.version}, {state}; "
+        f"windows {', '.join(stored.windows)}, {pluralise(stored.rows, 'row')}; CPU is not modelled"
     )
     steps = [suggestion(settings, "balance the loads", "plan", "reassign", "--rebalance", "--by-load")]
     return CommandResult(stored.json, line, steps=steps)

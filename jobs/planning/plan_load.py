@@ -45,18 +45,12 @@ def load_before_and_after(
 
 
 def _with_balance(figures: LoadFigures | None, parameters: Mapping[str, Any]) -> LoadFigures | None:
-    """Return the figures of a plan by load with its own balance, which knows capacities and the bound of bytes."""
+    """Return the figures of a plan by load with the bound of bytes."""
     placement = figures_in(parameters)
     if figures is None or placement is None or placement.load_balance is None:
         return figures
     balance = placement.load_balance
-    return replace(
-        figures,
-        bytes=balance.bytes,
-        bytes_bound=balance.bytes_bound,
-        worst_before=balance.worst_before.multiple,
-        worst_after=balance.worst_after.multiple,
-    )
+    return replace(figures, bytes=balance.bytes, bytes_bound=balance.bytes_bound)
 
 
 def _loads(tables: PlanningTables, rows: LoadRows) -> DataFrame:

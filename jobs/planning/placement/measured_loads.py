@@ -51,6 +51,8 @@ class MeasuredLoads:
     max_bytes: int | None = None
     copy: bool = True
     effort: int | None = None
+    factor: int | None = None
+    """The replication factor that the plan gives to partitions; None if it does not change."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -71,7 +73,9 @@ class MeasuredLoads:
         size, assumed = self._sizes(tables, cluster, next(iter(windows.values())))
         columns = list(self._columns(windows, cluster, size))
         if not columns:
-            raise RefusedError(f"{title} has no {', '.join(self.resources)}; measure it, or choose other --resources")
+            raise RefusedError(
+                f"no load of {', '.join(self.resources)} is known by {title}; measure it, or choose other --resources"
+            )
         if assumed:
             log(f"surveyor: {assumed} of {len(size)} partitions have no load; each counts as the mean of its topic")
         names, leader, follower = zip(*columns, strict=True)
@@ -147,6 +151,8 @@ class MeasuredLoads:
                 f"there is no profile {self.profile!r}; run `surveyor load profile --name {self.profile}`"
             )
         window = find_window(warehouse, self.window or "7d")
+        if window.newest is None and self.window is not None:
+            raise RefusedError(f"--window {self.window}: only loads of every hour were imported; leave it out")
         means = partition_means(warehouse, window).rows
         hours = f"the mean of {pluralise(len(window.hours), 'hour')} until {window.newest} UTC"
         return hours if window.newest else "imported loads", {EVERY_HOUR: means}
@@ -158,6 +164,8 @@ class MeasuredLoads:
         if "disk" in self.resources:
             yield "disk", size, size
         followers = (cluster.partitions.replicas != NO_BROKER).sum(axis=1) - 1
+        if self.factor is not None:
+            followers = np.where(cluster.partitions.movable, self.factor - 1, followers)
         for window, rows in windows.items():
             suffix = "" if window == EVERY_HOUR else f" {window}"
             received = _rates(rows, "bytes_in", cluster)

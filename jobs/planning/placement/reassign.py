@@ -77,6 +77,8 @@ def _refuse_contradictions(option: str, limits: PlacementLimits, by: BalancedBy)
 def _optimised(given: StatedRequest, weights: Weights | MeasuredLoads | None) -> Planner:
     request = given.request
     factor = request.goal.replication_factor is not None
+    if isinstance(weights, MeasuredLoads):
+        weights = replace(weights, factor=request.goal.replication_factor)
     lint = Lint(
         factor_may_change=factor,
         rack_aware=request.rack_aware,

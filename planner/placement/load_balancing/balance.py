@@ -4,6 +4,7 @@ In: a PlacementModel with its forced changes made, and its loads. Changes the mo
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from planner.placement.load_balancing.load_model import TOLERANCE, Bands, Replic
 from planner.placement.load_balancing.load_state import LoadState
 from planner.placement.load_balancing.search import balance, place_forced, refine, take_back
 from planner.placement.model import PlacementModel
-from planner.placement.types import NO_BROKER, Bools, LoadBalance, PlacementGoal, PlacementLoads
+from planner.placement.types import NO_BROKER, Bools, Floats, LoadBalance, PlacementGoal, PlacementLoads
 
 PRICE_DIVISOR: Final = 2
 """A copy counts as half a replica of mean size in addition to its own bytes, which saves many small copies."""
@@ -32,7 +33,6 @@ def balance_loads(
     Rows of `replica_loads`, and brokers of `loads`, are in the order of the model.
     """
     bands = bands_of(model, replica_loads.of_broker(model.after, model.size), loads, goal.within)
-    bound = least_bytes(model, replica_loads, bands, drops=goal.replication_factor is not None)
     state = LoadState(
         model=model,
         loads=replica_loads,
@@ -52,7 +52,9 @@ def balance_loads(
         take_back(state)
         refine(state, _attempts(model) if loads.attempts is None else loads.attempts)
     counted = np.flatnonzero(model.target)
-    before = replica_loads.of_broker(model.before, model.size) * state.inverse
+    before = _multiples_before(model, replica_loads, loads)
+    achieved = _achieved(bands, state.level, is_sought=goal.even and loads.copy)
+    bound = least_bytes(model, replica_loads, achieved, drops=goal.replication_factor is not None)
     outside: Bools = np.any(state.distance()[counted] > TOLERANCE, axis=1)
     return LoadBalance(
         names=loads.names,
@@ -70,6 +72,21 @@ def balance_loads(
         front=tuple(state.front),
         oversized=tuple(_oversized(replica_loads, bands, loads.names, model)),
     )
+
+
+def _achieved(bands: Bands, level: Floats, *, is_sought: bool) -> Bands:
+    """Return the bands widened to the loads of the plan, so that the bound is of plans that are as even."""
+    if not is_sought:
+        return replace(bands, low=np.full_like(bands.low, -np.inf), high=np.full_like(bands.high, np.inf))
+    return replace(bands, low=np.minimum(bands.low, level), high=np.maximum(bands.high, level))
+
+
+def _multiples_before(model: PlacementModel, replica_loads: ReplicaLoads, loads: PlacementLoads) -> Floats:
+    """Return the loads before as multiples of the shares of all brokers that hold replicas before."""
+    load = replica_loads.of_broker(model.before, model.size)
+    sharing = replace(model, target=model.target | (model.emptied & model.live))
+    multiples: Floats = load / bands_of(sharing, load, loads, 1.0).target
+    return multiples
 
 
 def _oversized(

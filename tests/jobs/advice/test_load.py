@@ -79,10 +79,10 @@ CASES: Final[list[tuple[dict[str, Any], str | None, str | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("found", "what", "command"), CASES)
-def test_what_is_said_of_the_load(found: dict[str, Any], what: str | None, command: str | None) -> None:
+@pytest.mark.parametrize(("found", "subject", "command"), CASES)
+def test_steps_of_the_load(found: dict[str, Any], subject: str | None, command: str | None) -> None:
     findings = LoadFindings(**{"times": times(), **found})
-    assert list(load_steps(findings, NOW)) == ([] if what is None else [Suggestion(what, command)])
+    assert list(load_steps(findings, NOW)) == ([] if subject is None else [Suggestion(subject, command)])
 
 
 def test_the_most_urgent_first_and_no_plan_while_something_moves() -> None:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from deltalake import DeltaTable
@@ -244,8 +244,8 @@ def test_growth_by_sizes_of_a_day(warehouse: Warehouse) -> None:
 
 
 def test_growth_by_the_newest_profile(warehouse: Warehouse) -> None:
-    common = {"profile": "default", "topic": "a", "partition": 0}
-    older = {"version": 1, "created_at": END - HOUR, "window": "Mon 20:00", "growth": 1.0}
+    common: dict[str, Any] = {"profile": "default", "topic": "a", "partition": 0}
+    older: dict[str, Any] = {"version": 1, "created_at": END - HOUR, "window": "Mon 20:00", "growth": 1.0}
     rows = [{"version": 2, "created_at": END, "window": window, "growth": 3.0} for window in ("Mon 20:00", "Tue 07:00")]
     for profile in (older, *rows):
         warehouse.append("load_profiles", [{**common, **profile}])
