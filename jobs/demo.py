@@ -18,6 +18,9 @@ def demo(
     migration: Annotated[
         bool, typer.Option("--migration", help="Migrate a cluster from ZooKeeper to KRaft, and prove it.")
     ] = False,
+    load: Annotated[
+        bool, typer.Option("--load", help="On a KRaft cluster: measure load, and move what counts do not see.")
+    ] = False,
     pause: Annotated[
         bool, typer.Option("--pause", help="Wait for Enter before each step, for commands in another terminal.")
     ] = False,
@@ -25,10 +28,11 @@ def demo(
     """Run a demo on real Kafka 3.9 brokers with an embedded ZooKeeper, in KRaft, or in between."""
     from jobs.demo_scenario.run import Demo, run_demo
 
-    if kraft and migration:
-        raise UsageError("--kraft and --migration are two demos; run one of them")
-    chosen = Demo.KRAFT if kraft else Demo.MIGRATION if migration else Demo.ZOOKEEPER
+    given = {"--kraft": (kraft, Demo.KRAFT), "--migration": (migration, Demo.MIGRATION), "--load": (load, Demo.LOAD)}
+    chosen = [demo for is_given, demo in given.values() if is_given] or [Demo.ZOOKEEPER]
+    if len(chosen) > 1:
+        raise UsageError(f"{', '.join(given)} are separate demos; run one of them")
     surveyor = context.find_root().command
     return run_demo(
-        settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0), chosen, pauses=pause
+        settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0), chosen[0], pauses=pause
     )

@@ -137,5 +137,19 @@ def rollup(
     return report_rollup(settings, since)
 
 
+@app.command()
+@on_spark
+def profile(
+    settings: Settings,
+    *,
+    name: Annotated[str, typer.Option(help="Name of the profile; plans use the one named default.")] = "default",
+    weeks: Annotated[int, typer.Option(min=1, help="Weeks of hours that count.")] = 4,
+) -> CommandResult:
+    """Compute the load of partitions in the hours of the week that hurt most, which plans are made by."""
+    from jobs.measurement.profiles import report_profile
+
+    return report_profile(settings, name, weeks)
+
+
 if __name__ == "__main__":
     app()

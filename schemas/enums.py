@@ -106,6 +106,8 @@ class Action(StrEnum):
     """Start the reassignment: assign target and current replicas, so that the new ones copy."""
     NARROW_TO_TARGET = "narrow_to_target"
     """The target is in sync: one of its replicas leads, and the ISR contains only the target."""
+    CANCEL = "cancel"
+    """Request from Kafka's controller that a reassignment which runs be cancelled."""
     END_REASSIGNMENT = "end_reassignment"
     """The leaving replicas are stopped: assign only the target."""
 
@@ -204,6 +206,7 @@ class PlanKind(StrEnum):
     DRAIN = "drain", PlanTraits(drains=True)
     UNDRAIN = "undrain", PlanTraits(undrains=True)
     RECOVER = "recover", PlanTraits(elects_leaders=True, has_evidence=True)
+    CANCEL = "cancel", PlanTraits()
 
 
 class DrainMode(StrEnum):
@@ -395,11 +398,9 @@ class Step(StrEnum):
     DISCARD_NOTIFICATION = "discard_notification"
     """An empty or unreadable notification of ISRs or log dirs was deleted."""
     CANCEL = "cancel"
-    """Without a partition: the plan was closed. With one: its reassignment was cancelled."""
+    """The plan was closed; a plan of kind `cancel` turns its reassignments back."""
     ROLL_BACK = "roll_back"
     """Everything that the plan moved was found back in place."""
-    RESTORE_ORDER = "restore_order"
-    """The replica order from before a cancelled reassignment was restored; no data moves."""
     THROTTLE = "throttle"
     """Replication of a broker, or replicas of a topic, was throttled."""
     LIFT_THROTTLE = "lift_throttle"

@@ -6,7 +6,7 @@ from typing import Final
 
 from jobs.core.units import format_bytes, format_duration
 from jobs.measurement.load_summary import LoadFindings
-from jobs.repositories.loads import DAY
+from jobs.repositories.loads import DAY, HOUR
 from jobs.runtime.suggestions import Suggestion
 from planner.load.findings import CPU, DISK, IN, OUT, AboveLimit, FillingDisk, HotPartition, Unevenness
 from schemas.text import partition_name, pluralise
@@ -25,7 +25,8 @@ def load_steps(findings: LoadFindings, now: datetime, *, is_settled: bool = True
     plan = EVEN_OUT if is_settled else None
     yield from _old_loads(findings, now)
     if findings.full_soon:
-        yield Suggestion(_full(findings.full_soon, now), plan)
+        hour = findings.times.hour
+        yield Suggestion(_full(findings.full_soon, now if hour is None else hour + HOUR), plan)
     if findings.above_limits:
         yield Suggestion(_above(findings.above_limits), plan)
     if findings.hidden_by_counts:
@@ -63,7 +64,7 @@ is 80%; 1 other limit is exceeded')
     return f"{text}; {others}" if len(found) > 1 else text
 
 
-def _full(found: list[FillingDisk], now: datetime) -> str:
+def _full(found: list[FillingDisk], measured_at: datetime) -> str:
     """Name the disk that is full first, with the time, and count the others.
 
     >>> disk = FillingDisk(broker_id=4, seconds=259_200.0, share=0.7, growth=2**20)
@@ -74,7 +75,7 @@ def _full(found: list[FillingDisk], now: datetime) -> str:
     others = f"; {pluralise(len(found) - 1, 'other disk', 'is', 'are')} full within 7 days" if len(found) > 1 else ""
     if not first.seconds:
         return f"broker {first.broker_id}: its disk is full{others}"
-    at = now + timedelta(seconds=first.seconds)
+    at = measured_at + timedelta(seconds=first.seconds)
     grows = f"it is {first.share:.0%} full and grows by {format_bytes(first.growth * 3600)} an hour"
     return f"broker {first.broker_id}: its disk is full on {at:%A, %Y-%m-%d %H:00} UTC; {grows}{others}"
 

@@ -7,7 +7,7 @@ from typing import Final
 from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus
 from jobs.runtime.console import Result, format_cell, truncate
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from schemas.enums import Outcome, PlanStatus, Step
+from schemas.enums import Action, Outcome, PlanStatus
 from schemas.rows import Key
 from schemas.stored_plan import Plan, RowOutcome
 
@@ -29,7 +29,7 @@ def cancellation_json(plan: Plan, cancellation: CancellationPlan, outcomes: Sequ
         "plan_id": plan.plan_id,
         "status": plan.row.status,
         "cancelled_now": len(cancelled),
-        "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
+        "reordered_now": done.count((Action.REASSIGN, Outcome.APPLIED)),
         "failed": of_rows.count(Outcome.FAILED),
         "unknown": of_rows.count(Outcome.UNKNOWN),
         **_without(cancellation, cancelled).counts,
@@ -42,7 +42,7 @@ def cancellation_json(plan: Plan, cancellation: CancellationPlan, outcomes: Sequ
 
 
 def _cancelled_now(outcomes: Sequence[RowOutcome]) -> set[Key]:
-    return {row.change.key for row in outcomes if (row.change.action, row.outcome) == (Step.CANCEL, Outcome.APPLIED)}
+    return {row.change.key for row in outcomes if (row.change.action, row.outcome) == (Action.CANCEL, Outcome.APPLIED)}
 
 
 def _without(cancellation: CancellationPlan, cancelled: Collection[Key]) -> CancellationPlan:
@@ -72,7 +72,7 @@ def cancellation_lines(plan: Plan, cancellation: CancellationPlan) -> Iterator[s
 def _line(partition: PartitionStatus) -> str | None:
     name, before = partition.change.name, partition.replicas_before
     if partition.risk is not None:
-        return f"  {name}  continues: {partition.risk.code}: {partition.risk.reason}"
+        return f"  {name}  continues: {partition.refusal}"
     if partition.status is ReassignmentStatus.IN_PROGRESS:
         return f"  {name}  to be cancelled: {partition.detail} → {format_cell(before)}"
     if partition.status is ReassignmentStatus.OUT_OF_ORDER:

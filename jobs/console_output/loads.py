@@ -165,7 +165,7 @@ def _parts(settings: Settings, by: LoadGrouping, view: LoadView, rows: list[Row]
     columns = [
         name
         for name in displayed_columns(settings, _TEXT_COLUMNS[by], texts)
-        if name in key or any(row.get(name) not in {None, ""} for row in texts)
+        if name in key or any(row.get(name) not in (None, "") for row in texts)
     ]
     headings = [_NAMES.get(name, name) for name in columns]
     yield table("", headings, [dict(zip(headings, map(row.get, columns), strict=True)) for row in texts])
@@ -232,15 +232,15 @@ def _readable_value(name: str, value: Any) -> Any:  # noqa: ANN401 - a value of 
     >>> [_readable_value(*cell) for cell in (("records_in", 1234.5), ("skew", 2.04), ("methods", ["a", "b"]))]
     ['1,234/s', '2.0', 'a, b']
     """
-    if isinstance(value, list):
-        return ", ".join(value)
     readable = _FORMATS.get(name) or _FORMATS.get(UNITS.get(name, ""))
     return value if value is None or readable is None else readable(value)
 
 
 SECOND: Final = timedelta(seconds=1)
 
-_FORMATS: Final[Mapping[str, Callable[[float], str]]] = {
+_FORMATS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "methods": ", ".join,
+    "flags": ", ".join,
     "growth": lambda rate: f"{format_bytes(rate * (DAY / SECOND))}/day",
     "skew": lambda ratio: f"{ratio:.1f}",
     "bytes per second": lambda rate: f"{format_bytes(rate)}/s",

@@ -75,7 +75,7 @@ class CycleRecord:
         """The transition of its plan with these outcomes; the cycle may set its own at any time."""
         if outcomes is None:
             return Transition.BEGIN
-        return transition_after([outcome.outcome for outcome in outcomes], len(self.changes), is_cycle=True)
+        return transition_after([outcome.outcome for outcome in outcomes], len(self.changes), stale_is_done=True)
 
 
 class EndedDrains(NamedTuple):

@@ -16,6 +16,7 @@ from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.option_places import WAREHOUSE
 from jobs.core.signals import raise_on_signal
 from jobs.demo_scenario.kraft import KRaftScenario
+from jobs.demo_scenario.load import LoadScenario
 from jobs.demo_scenario.migration import MigrationScenario
 from jobs.demo_scenario.scenario import DemoScenario, Run
 from jobs.demo_scenario.zookeeper import BROKER_SETTINGS, ZooKeeperScenario
@@ -28,11 +29,12 @@ INTERRUPTED: Final = "interrupted: the servers of the demo are stopped; the same
 
 
 class Demo(Enum):
-    """The demos: a ZooKeeper cluster, a KRaft cluster, and a migration from one to the other."""
+    """The demos: a ZooKeeper cluster, a KRaft cluster, a migration from one to the other, and uneven load."""
 
     ZOOKEEPER = auto()
     KRAFT = auto()
     MIGRATION = auto()
+    LOAD = auto()
 
 
 def run_demo(settings: Settings, run: Run, demo: Demo, *, pauses: bool) -> ExitCode:
@@ -66,6 +68,9 @@ def _scenario(demo: Demo, run: Run, name: str, warehouse: str, *, pauses: bool) 
         case Demo.KRAFT:
             with EmbeddedKRaftCluster(3) as quorum:
                 yield KRaftScenario(run, name, warehouse, pauses, quorum)
+        case Demo.LOAD:
+            with EmbeddedKRaftCluster(3) as brokers:
+                yield LoadScenario(run, name, warehouse, pauses, brokers)
         case Demo.MIGRATION:
             with MigratingCluster(3) as migrating:
                 yield MigrationScenario(run, name, warehouse, pauses, migrating)

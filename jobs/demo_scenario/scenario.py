@@ -69,14 +69,18 @@ class DemoScenario(ABC):
         stdout().print(f"Every command below has the environment {self.assignments}")
         self.prepare()
         self.heading("A producer starts: acks=all, idempotent; it writes until the end")
-        traffic = Traffic(self.bootstrap, TOPICS)
+        traffic = self.traffic()
         with progress("waiting for the first acknowledged record"):
             traffic.start()
         self.change()
         self.heading("Verification: every acknowledged record is read back")
         traffic.stop()
         with progress("reading every record"):
-            return traffic.acked, read_everything(self.bootstrap, TOPICS)
+            return traffic.acked, read_everything(self.bootstrap, traffic.topics)
+
+    def traffic(self) -> Traffic:
+        """Return the producer that writes throughout."""
+        return Traffic(self.bootstrap, TOPICS)
 
     @property
     def environment(self) -> dict[str, str | None]:

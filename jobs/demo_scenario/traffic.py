@@ -3,9 +3,10 @@
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
@@ -25,12 +26,18 @@ MAX_UNSENT_RECORDS: Final = 1_000_000
 """Records that wait while partitions have too few replicas in sync."""
 
 
+def _no_details(topic: str, number: int) -> dict[str, Any]:  # noqa: ARG001 - as others have it
+    return {}
+
+
 @dataclass(slots=True)
 class Traffic:
     """Writes numbered records to topics, acks=all and idempotent, from `start` to `stop`."""
 
     bootstrap: str
     topics: tuple[str, ...]
+    details: Callable[[str, int], dict[str, Any]] = _no_details
+    """Returns the key and the headers of a record, by its topic and number."""
     acked: set[bytes] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
     _done: threading.Event = field(default_factory=threading.Event)
@@ -65,7 +72,8 @@ class Traffic:
         while not self._done.is_set():
             for topic in self.topics:
                 for number in islice(numbers, BURST_RECORDS):
-                    producer.produce(topic, value=b"%d" % number, on_delivery=self._delivered)
+                    details = self.details(topic, number)
+                    producer.produce(topic, value=b"%d" % number, on_delivery=self._delivered, **details)
             producer.poll(0)
             time.sleep(_PAUSE_SECONDS)
         producer.flush(FLUSH_TIMEOUT_SECONDS)

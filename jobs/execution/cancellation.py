@@ -1,43 +1,37 @@
-"""Cancellation of a plan: close the plan, request cancellations from the controller, and read back what happened.
+"""`surveyor cancel PLAN`: close the plan, then store and commit another plan, which turns its reassignments back.
 
 Once a plan is closed, no commit continues with it. Therefore a later reading of the cluster contains all moves to be
 cancelled. Kafka's controller leaves the replicas in the order of the target. If the former order was different, it
-is requested, which moves no data. A crash at any point leaves a closed plan, and the cluster shows how far each
-partition is. The same command, run again, cancels the rest.
+is requested, which moves no data. A crash at any point leaves a closed plan, and the plan that cancels it as far as
+committed. The same command, run again, finishes that plan and cancels the rest.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from jobs.adapters.clusters.interface import Cluster, Lease
+from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import after_cancellation, remove_throttle
 from jobs.console_output.cancellation import cancellation_json, cancellation_lines, counts_in_words
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.admin_commit import end_throttle
-from jobs.execution.admin.cancellation_requests import (
-    STATUS_BEFORE,
-    Cancellation,
-    Reason,
-    below_min_isr_warnings,
-    dry_run,
-    ended_reason,
-    refuse_unapproved,
-    refuse_unsafe,
-)
-from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, admin_of, lease_for
-from jobs.execution.admin.resident_controller_client import ZkReassignmentOverride
+from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, controller_of, lease_for
+from jobs.execution.admin.reassignment_options import DEFAULT
 from jobs.execution.admin.throttles import not_removed_text, throttle_rows
+from jobs.execution.cancellation_commit import (
+    cancellation_of,
+    cancellations,
+    carry_out,
+    parameters_of,
+    store_cancellation,
+)
+from jobs.execution.cancellation_review import below_min_isr_warnings, dry_run, refuse_unapproved
 from jobs.execution.commit_report import unapplied_lines
 from jobs.preconditions.cancellation_plan import (
     CancellationPlan,
-    partitions_of,
     plan_cancellation,
     refuse_cancellation,
 )
@@ -49,12 +43,11 @@ from jobs.runtime.console import CommandResult
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
-from planner.reassignment.reassignment_status import ReassignmentStatus
-from schemas.current_state import CurrentCluster, CurrentPartition
+from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, cancelled_replicas
 from schemas.enums import Action, Outcome, PlanStatus, Step
-from schemas.rows import Change, CommitRecord, Key, changes_among
-from schemas.stored_plan import Plan, RowOutcome, Transition
-from schemas.text import LINES_SHOWN
+from schemas.rows import Change, CommitRecord
+from schemas.stored_plan import BEGUN, Plan, RowOutcome, Transition
+from schemas.text import LINES_SHOWN, abbreviate
 
 
 def read_cancellation(
@@ -81,7 +74,10 @@ def _without_foreign_orders(warehouse: Warehouse, plan: Plan, cancellation: Canc
     """Mark partitions out of order as diverged, unless a commit of the plan requested them, or may have."""
     if not cancellation.of(ReassignmentStatus.OUT_OF_ORDER):
         return cancellation
-    requested = {(topic, partition) for _, topic, partition in requested_changes(warehouse, plan.plan_id)}
+    plans = [plan.plan_id, *(row.plan_id for row in cancellations(warehouse, plan.plan_id))]
+    requested = {
+        (topic, partition) for plan_id in plans for _, topic, partition in requested_changes(warehouse, plan_id)
+    }
     partitions = [
         dataclasses.replace(row, status=ReassignmentStatus.DIVERGED)
         if row.status is ReassignmentStatus.OUT_OF_ORDER and row.key not in requested
@@ -99,30 +95,57 @@ def cancel_running(
     skip_unsafe: bool,
     fewer_copies: bool = False,
 ) -> list[RowOutcome]:
-    """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
-    commit_log = CommitLog.open(settings.warehouse, plan)
+    """Close the plan, plan the cancellation of what runs of it under the lease, and commit that plan at once.
+
+    A commit that has released the lease has sent all its requests, so the new plan has all moves of the closed one.
+    """
     if plan.row.status != PlanStatus.CANCELLED:
         apply_transition(settings.warehouse, plan.plan_id, Transition.CANCEL)
+        commit_log = CommitLog.open(settings.warehouse, plan)
         commit_log.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
-    run = _PlanCancellation(
-        cluster=cluster,
-        fewer_copies=fewer_copies,
-        skip_unsafe=skip_unsafe,
-        subject=f"plan {plan.title} is not",
-        settings=settings,
-        plan=plan,
-        commit_log=commit_log,
-    )
-    cancellation = read_cancellation(cluster, settings, plan)
-    if (
-        _was_requested(settings.warehouse, plan)
-        or _is_being_committed(cluster, plan)
-        or cancellation.of(ReassignmentStatus.IN_PROGRESS)
-        or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
-    ):
-        with lease_for(settings, cluster, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
-            run.carry_out(lease)
-    return run.outcomes
+    if not (_was_requested(settings.warehouse, plan) or _is_being_committed(cluster, plan)):
+        cancellation = read_cancellation(cluster, settings, plan)
+        if not (cancellation.of(ReassignmentStatus.IN_PROGRESS) or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)):
+            return []
+    with lease_for(settings, cluster, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
+        is_resident = cluster.read_resident_controller() is not None
+        with controller_of(
+            settings, cluster, cluster.read_cluster(), is_resident=is_resident, running=DEFAULT, lease=lease
+        ) as (controller, throttler):
+            goal, outcomes = parameters_of(skip_unsafe, fewer_copies, cancel_of=plan.plan_id), list[RowOutcome]()
+            for row in cancellations(settings.warehouse, plan.plan_id):
+                if row.status in BEGUN and row.options == goal:
+                    begun = read_plan(settings.warehouse, row.plan_id)
+                    outcomes += carry_out(settings, cluster, begun, controller, lease)
+                elif row.status in BEGUN:  # the new plan has the rest of it, with other options
+                    apply_transition(settings.warehouse, row.plan_id, Transition.CANCEL)
+            now = read_cancellation(cluster, settings, plan, fewer_copies=fewer_copies)
+            now.refuse_unsafe(f"plan {plan.title} is not", skip_unsafe=skip_unsafe)
+            changes = [*_rows(now, fewer_copies=fewer_copies)]
+            if changes:
+                stored = store_cancellation(settings.warehouse, now, goal, changes)
+                outcomes += carry_out(settings, cluster, stored, controller, lease)
+            if throttle_rows(settings.warehouse, plan.plan_id):
+                end_throttle(settings, cluster, plan, throttler)
+    return outcomes
+
+
+def _rows(cancellation: CancellationPlan, *, fewer_copies: bool) -> Iterator[Change]:
+    """Yield the cancellations, and in a second wave the changes that restore orders of replicas, which Kafka does not.
+
+    These move no data.
+    """
+    for row in [*cancellation.safe, *cancellation.of(ReassignmentStatus.OUT_OF_ORDER)]:
+        step = row.change
+        if isinstance(step, Change):
+            back = cancellation_of(row, step, fewer_copies=fewer_copies)
+            if row.is_being_reassigned:
+                yield back
+            left = cancelled_replicas(ReassignmentStep(back.replicas_after, step.replicas_after))
+            if left != back.replicas_after:
+                columns = {"replicas_before": left, "adding_before": [], "removing_before": [], "requires_live": []}
+                reason = "restores the order of the replicas"
+                yield replace(back, wave=1, action=Action.REASSIGN.value, reason=reason, **columns)
 
 
 def _is_being_committed(cluster: Cluster, plan: Plan) -> bool:
@@ -135,82 +158,6 @@ def _was_requested(warehouse: Warehouse, plan: Plan) -> bool:
     """Return whether a commit has ever requested a reassignment of the plan, or may have."""
     rows = warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
     return any(row.action == Action.REASSIGN and row.outcome != Outcome.STALE for row in rows)
-
-
-@dataclass(slots=True, kw_only=True)
-class _PlanCancellation(Cancellation):
-    settings: Settings
-    plan: Plan
-    commit_log: CommitLog
-    undo_command: ClassVar = "surveyor rollback"
-    _steps: dict[Key, Change] = field(default_factory=dict, init=False)
-    outcomes: list[RowOutcome] = field(default_factory=list, init=False)
-
-    def step_of(self, key: Key, partition: CurrentPartition) -> Change:
-        """Return the step of the plan that its partition had reached before the cancellation."""
-        del partition
-        return self._steps[key]
-
-    def record(self, step: Step, outcomes: Mapping[Key, Reason]) -> None:
-        rows = [RowOutcome(replace(self._steps[key], action=step.value), *reason) for key, reason in outcomes.items()]
-        self.commit_log.append_now(rows)
-        self.outcomes.extend(row for row in rows if row.outcome is not Outcome.PENDING)
-
-    def refuse_cluster(self, state: CurrentCluster) -> None:
-        Cancellation.refuse_cluster(self, state)
-        refuse_other_cluster(self.plan, state, self.settings.address, self.settings.address_option)
-
-    def carry_out(self, lease: Lease) -> None:
-        """Cancel under the lease, when no commit of the plan can still send requests.
-
-        A commit that has released the lease has sent all its requests. In-sync replicas are checked once the Admin API
-        answers, and again once the intents are stored, just before the cancellation is requested.
-        """
-        settings, cluster, plan = self.settings, self.cluster, self.plan
-        with ExitStack() as stack:
-            is_resident = cluster.read_resident_controller() is not None
-            throttled = bool(throttle_rows(settings.warehouse, plan.plan_id))
-            needs_admin = throttled or not is_resident
-            admin = stack.enter_context(admin_of(settings, cluster.read_cluster())) if needs_admin else None
-            cancellation = read_cancellation(cluster, settings, plan, fewer_copies=self.fewer_copies)
-            refuse_unsafe(self.subject, cancellation.partitions, skip_unsafe=self.skip_unsafe)
-            controller = (
-                ZkReassignmentOverride(stack.enter_context(cluster.required_fence.connected()))
-                if is_resident or admin is None
-                else admin
-            )
-            steps = [*cancellation.safe, *cancellation.of(ReassignmentStatus.OUT_OF_ORDER)]
-            self._steps.update({step.key: step for step in changes_among([row.change for row in steps])})
-            self.request(Step.CANCEL, cancellation.safe, controller, lease)
-            out_of_order = self.read(self._steps).of(ReassignmentStatus.OUT_OF_ORDER)
-            self.request(Step.RESTORE_ORDER, out_of_order, controller, lease)
-            self._record_interrupted()
-            if admin is not None and throttled:
-                throttler = LeaseGuardedAdmin(admin, lease)
-                end_throttle(settings, cluster, plan, throttler, self.commit_log.attempt)
-
-    def _record_interrupted(self) -> None:
-        """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
-        rows = self.settings.warehouse.typed_rows(CommitRecord, ("plan_id", "=", self.plan.plan_id))
-        steps = [
-            ((*row.change, row.action), row.outcome)
-            for row in rows
-            if row.action in STATUS_BEFORE and row.change is not None
-        ]
-        ended = {step for step, outcome in steps if outcome != Outcome.PENDING}
-        interrupted = sorted({step for step, _ in steps} - ended)
-        moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
-        changes = [moves[wave, (topic, partition)] for wave, topic, partition, _ in interrupted]
-        self.cluster.sync()
-        partitions = self.cluster.read_partitions({change.key for change in changes})
-        statuses = partitions_of(self.cluster.read_cluster(), [[change] for change in changes], partitions)
-        outcomes = []
-        for (*_, action), row in zip(interrupted, statuses, strict=True):
-            reason = ended_reason(row, self.undo_command)
-            if row.status is STATUS_BEFORE[Step(action)]:
-                reason = Outcome.UNKNOWN, f"the cancellation that requested it was killed; {row.detail}"
-            outcomes.append(RowOutcome(replace(row.change, action=action), *reason))
-        self.commit_log.append_now(outcomes)
 
 
 def cancel_plan(
@@ -230,7 +177,7 @@ def cancel_plan(
         lines, steps = [*cancellation_lines(stored_plan, cancellation)], _steps(settings, stored_plan, cancellation)
         shown = cancellation_json(stored_plan, cancellation)
         try:
-            refuse_unsafe(f"plan {stored_plan.title} is not", cancellation.partitions, skip_unsafe=skip_unsafe)
+            cancellation.refuse_unsafe(f"plan {stored_plan.title} is not", skip_unsafe=skip_unsafe)
         except RefusedError as error:
             error.result = shown
             raise
@@ -272,14 +219,16 @@ def _report(
     steps = [] if is_discarded else _steps(settings, plan, cancellation, again=is_unfinished)
     # moves that continue keep the throttle
     left = [] if cancellation.of(ReassignmentStatus.IN_PROGRESS) else throttle_rows(settings.warehouse, plan.plan_id)
+    by = [row.plan_id for row in cancellations(settings.warehouse, plan.plan_id)]
     if left and not is_unfinished:
         steps = [remove_throttle(settings, plan), *steps]
     return CommandResult(
-        result | {"throttled": bool(left)},
+        result | {"throttled": bool(left), "cancelled_by": by},
         title,
         *([f"  {not_removed_text(left)}"] if left else ()),
         *failures[:LINES_SHOWN],
         *(() if is_discarded else cancellation_lines(plan, cancellation)),
+        *([f"  by {'plans' if len(by) > 1 else 'plan'} {abbreviate(by)}"] if by else ()),
         steps=steps,
         warnings=[],
         exit_code=ExitCode.ERROR if is_unfinished or left else ExitCode.DONE,

@@ -21,7 +21,7 @@ from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentState, OperationState
-from schemas.enums import Action, Outcome, PlanStatus, Step
+from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Change, CommitRecord, Key, PlanRecord, PlanRow
 from schemas.stored_plan import Plan, Transition
 from schemas.text import abbreviate
@@ -75,7 +75,9 @@ def _close(
     if _begun_in_batch_mode(warehouse, plan.plan_id):
         return
     statuses = verify_plan(plan, current, operations)
-    left = [row for row, status, _ in statuses if status is not ReassignmentStatus.COMPLETE]
+    is_cancellation = plan.row.kind == PlanKind.CANCEL
+    ended = {ReassignmentStatus.COMPLETE, *([ReassignmentStatus.DIVERGED] if is_cancellation else [])}
+    left = [row for row, status, _ in statuses if status not in ended]
     if not left:
         apply_transition(warehouse, plan.plan_id, Transition.FIND_COMPLETE)
     elif all(status is not ReassignmentStatus.IN_PROGRESS for _, status, _ in statuses):

@@ -12,7 +12,7 @@ from jobs.preconditions.change_preconditions import adds_partition, is_unclean
 from jobs.preconditions.topic_configs import needs_tiered_storage
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import Settings
-from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode
+from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
 from schemas.lease_holder import LeaseHolder
 from schemas.stored_plan import Plan
 from schemas.topic_configs import TIERED
@@ -76,7 +76,7 @@ def _mode_with_resident_controller(mode: Mode, plan: Plan, resident_controller: 
     Replicas are moved by requests in /admin, as Kafka's tools do; other plans are submitted to the resident controller.
     """
     controller = f"{resident_controller}, is the controller"
-    if any(change.action == Action.REASSIGN for change in plan.changes):
+    if _moves(plan):
         if mode is Mode.BATCH:
             raise RefusedError(f"--mode batch: {controller}, which moves replicas by requests in /admin; omit --mode")
         _refuse_unrequestable(plan)
@@ -122,6 +122,8 @@ def _why_not_admin(plan: Plan, cluster: Cluster) -> str | None:
 
 def _carries_out_requests(plan: Plan) -> bool:
     """Return whether a plan contains steps that carry out requests in /admin."""
+    if plan.row.kind == PlanKind.CANCEL:
+        return False
     steps = {Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}
     return any(task.action in CARRIED_OUT for task in plan.tasks) or any(c.action in steps for c in plan.changes)
 
@@ -130,8 +132,11 @@ def _why_not_batch(plan: Plan) -> str | None:
     """Return why batch mode cannot carry out a plan; None if it can."""
     if needs_tiered_storage(plan.operations):
         return f"only a broker can check {TIERED} against its own configs, and it fails if they do not fit"
-    moving = any(change.action == Action.REASSIGN for change in plan.changes)
-    return "Kafka's controller moves replicas" if moving else None
+    return "Kafka's controller moves replicas" if _moves(plan) else None
+
+
+def _moves(plan: Plan) -> bool:
+    return any(change.action in {Action.REASSIGN, Action.CANCEL} for change in plan.changes)
 
 
 def refuse_resident_drain(plan: Plan) -> None:

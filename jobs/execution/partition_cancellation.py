@@ -7,31 +7,28 @@ partitions whose request was removed.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+from typing import Final, cast
 
 from deltalake.exceptions import DeltaError
 
-from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
+from jobs.adapters.brokers.admin_client import AdminUnavailableError
 from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.reassignments import owner_text
 from jobs.console_output.cancellation import partition_line, partitions_json
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.execution.admin.cancellation_requests import (
-    Cancellation,
-    Reason,
-    below_min_isr_warnings,
-    dry_run,
-    refuse_unapproved,
-    refuse_unsafe,
-)
+from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.connections import admin_of, lease_for, refuse_known_other_cluster
-from jobs.execution.admin.resident_controller_client import ZkReassignmentOverride
-from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus
-from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows
+from jobs.execution.admin.controller_client import ControllerClient
+from jobs.execution.admin.resident_controller_client import ResidentControllerClient
+from jobs.execution.cancellation_commit import cancellation_of, carry_out, parameters_of, store_cancellation
+from jobs.execution.cancellation_review import below_min_isr_warnings, dry_run, refuse_unapproved
+from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus, partitions_of
 from jobs.repositories.plans.moving_plans import moving_plans
 from jobs.runtime.console import CommandResult, log, truncate, warn
 from jobs.runtime.review import Approve
@@ -39,11 +36,16 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, same_step
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition
-from schemas.enums import NO_LEADER, Action, Outcome, Step
+from schemas.enums import NO_LEADER, Action, Outcome
+from schemas.operation_data import WithdrawnReassignment, data_of
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import Change, Key
-from schemas.text import LINES_SHOWN, pluralise
+from schemas.rows import Change, Key, Operation
+from schemas.stored_plan import Plan, RowOutcome
+from schemas.text import LINES_SHOWN, partition_name, pluralise
 from schemas.znode_codecs import MalformedZnodeError
+
+Reason = tuple[Outcome, str]
+"""An outcome, and the message that explains it."""
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
 
@@ -73,14 +75,14 @@ def cancel_partitions(
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     with settings.connect() as cluster:
         refuse_known_other_cluster(settings, cluster.read_cluster().cluster_id)
-        cancellation = _PartitionCancellation(
-            cluster=cluster,
-            fewer_copies=fewer_copies,
-            skip_unsafe=skip_unsafe,
-            subject="nothing is",
-            warehouse=settings.warehouse,
-        )
-        partitions = cancellation.read_safe(keys)
+
+        def read_safe() -> CancellationPlan:
+            found = _read(cluster, keys, fewer_copies=fewer_copies)
+            refuse_migration(found.state.migration)
+            found.refuse_unsafe("nothing is", skip_unsafe=skip_unsafe)
+            return found
+
+        partitions = read_safe().partitions
         pending = [partition for partition in partitions if _is_due(partition)]
         _warn_of_owners(settings, pending)
         lines = truncate([partition_line(partition) for partition in partitions])
@@ -94,77 +96,107 @@ def cancel_partitions(
         refuse_unapproved("cancel these?", lines, warned, approve)
         with lease_for(settings, cluster, "", "cancel") as lease, ExitStack() as stack:
             controller = _controller(stack, settings, cluster)
-            pending = [partition for partition in cancellation.read_safe(keys) if _is_due(partition)]
-            cancellation.request(Step.CANCEL, pending, controller, lease)
-        untouched = [partition for partition in partitions if partition.key not in cancellation.outcomes]
-        return _report(cancellation.read([*cancellation.outcomes]).partitions, cancellation.outcomes, untouched)
+            found = read_safe()
+            names = [partition_name(*key) for key in keys]
+            parameters = parameters_of(skip_unsafe, fewer_copies, partitions=names)
+            changes, withdrawals = _rows(found, controller, fewer_copies=fewer_copies)
+
+            def store(warehouse: Warehouse) -> Plan:
+                return store_cancellation(warehouse, found, parameters, changes, withdrawals)
+
+            scratch, stored = _recorded(stack, settings, store)
+            client = cast("ControllerClient", controller)  # without an answer there is nothing to ask of it
+            outcomes = _by_key(carry_out(scratch, cluster, stored, client, lease))
+        untouched = [partition for partition in partitions if partition.key not in outcomes]
+        return _report(_read(cluster, [*outcomes], fewer_copies=fewer_copies).partitions, outcomes, untouched)
 
 
-@dataclass(slots=True, kw_only=True)
-class _PartitionCancellation(Cancellation):
-    warehouse: Warehouse
-    undo_command: ClassVar = "surveyor plan reassign"
-    _rows: CommitRows | None = field(default=None, init=False)
-    _steps: dict[Key, Change] = field(default_factory=dict, init=False)
-    outcomes: dict[Key, Reason] = field(default_factory=dict, init=False)
+def _read(cluster: Cluster, keys: Collection[Key], *, fewer_copies: bool) -> CancellationPlan:
+    """Read how far these partitions are now, and the requests for them."""
+    cluster.sync()
+    requests = cluster.read_requests()  # before the partitions, so that a request that begins is seen
+    state, partitions = cluster.read_cluster(), cluster.read_partitions(keys)
+    steps = [[_step_of(key, partitions[key])] for key in keys]
+    found = partitions_of(state, steps, partitions, fewer_copies=fewer_copies)
+    return CancellationPlan(state, [replace(row, request=requests.get(row.key)) for row in found])
 
-    def step_of(self, key: Key, partition: CurrentPartition) -> Change:
-        """Return the reassignment of a partition, of any origin; if none runs, the last one that was read."""
-        try:
-            now = partition.assignment or ReplicaAssignment([])
-        except MalformedZnodeError:
-            now = ReplicaAssignment([])
-        if now.is_being_reassigned or key not in self._steps:
-            content = partition.topic.content.value
-            self._steps[key] = Change(
-                topic=key[0],
-                partition=key[1],
-                action=Action.REASSIGN.value,
-                replicas_before=now.origin,
-                replicas_after=now.target,
-                adding_after=[*now.adding],
-                removing_after=[*now.removing],
-                leader_after=NO_LEADER,
-                isr_after=[],
-                state_version=None,
-                topic_version=None,
-                topic_id=None if content is None else content.topic_id,
-                is_new=False,
-                leader_and_isr_to=[],
-                requires_live=[],
-                requires_dead=[],
-                reason="",
-            )
-        return self._steps[key]
 
-    def read(self, keys: Collection[Key]) -> CancellationPlan:
-        self.cluster.sync()
-        requests = self.cluster.read_requests()  # before the partitions, so that a request that begins is seen
-        cancellation = Cancellation.read(self, keys)
-        partitions = [replace(row, request=requests.get(row.key)) for row in cancellation.partitions]
-        return CancellationPlan(cancellation.state, partitions)
+def _step_of(key: Key, partition: CurrentPartition) -> Change:
+    """Return the reassignment of a partition, of any origin; without moves if none runs."""
+    try:
+        now = partition.assignment or ReplicaAssignment([])
+    except MalformedZnodeError:
+        now = ReplicaAssignment([])
+    content = partition.topic.content.value
+    return Change(
+        topic=key[0],
+        partition=key[1],
+        action=Action.REASSIGN.value,
+        replicas_before=now.origin,
+        replicas_after=now.target,
+        adding_after=[*now.adding],
+        removing_after=[*now.removing],
+        leader_after=NO_LEADER,
+        isr_after=[],
+        state_version=None,
+        topic_version=None,
+        topic_id=None if content is None else content.topic_id,
+        is_new=False,
+        leader_and_isr_to=[],
+        requires_live=[],
+        requires_dead=[],
+        reason="",
+    )
 
-    def read_safe(self, keys: Collection[Key]) -> Sequence[PartitionStatus]:
-        """Read these partitions; raise RefusedError if one of them, or the cluster, allows no cancellation."""
-        cancellation = self.read(keys)
-        self.refuse_cluster(cancellation.state)
-        refuse_unsafe(self.subject, cancellation.partitions, skip_unsafe=self.skip_unsafe)
-        return cancellation.partitions
 
-    def record(self, step: Step, outcomes: Mapping[Key, Reason]) -> None:
-        """Record under no plan: the reassignments may be of any origin.
+def _rows(
+    found: CancellationPlan, controller: ControllerClient | AdminUnavailableError, *, fewer_copies: bool
+) -> tuple[list[Change], list[Operation]]:
+    """Return the cancellations and the removals of requests; `surveyor control` follows the request to move back.
 
-        A command cancels also without a warehouse, or if it cannot write to the warehouse.
-        """
-        self.outcomes.update(outcomes)
-        try:
-            if self._rows is None and self.warehouse.exists():
-                self._rows = CommitRows.begin(self.warehouse, NO_PLAN)
-            if self._rows is not None:
-                entries = (AuditEntry(step, message, *key, outcome) for key, (outcome, message) in outcomes.items())
-                self._rows.append(entries)
-        except (SurveyorError, OSError, DeltaError) as error:
-            log(f"surveyor: could not record the cancellation in table commits: {error}")
+    Kafka's controller watches /admin again once it is asked to cancel anything, so it is asked also for partitions that
+    do not move.
+    """
+    due = [row for row in found.partitions if _is_due(row)]
+    is_resident = isinstance(controller, ResidentControllerClient)
+    orders: dict[str, dict[int, list[int]]] = defaultdict(dict)
+    for row in due:
+        if row.request is not None and not (is_resident and row.is_being_reassigned):
+            orders[row.key[0]][row.key[1]] = row.request
+    moving = [row for row in due if row.status is ReassignmentStatus.IN_PROGRESS]
+    if isinstance(controller, AdminUnavailableError):
+        if moving:
+            raise controller
+        due = []
+    asked = moving if is_resident else [row for row in due if not row.is_unknown]
+    changes = [
+        cancellation_of(row, row.change, fewer_copies=fewer_copies) for row in asked if isinstance(row.change, Change)
+    ]
+    return changes, [WithdrawnReassignment(orders=of_topic).operation(topic) for topic, of_topic in orders.items()]
+
+
+def _recorded(stack: ExitStack, settings: Settings, store: Callable[[Warehouse], Plan]) -> tuple[Settings, Plan]:
+    """Store the plan, in a folder that is deleted afterwards if there is no warehouse or it cannot be written."""
+    try:
+        if settings.warehouse.exists():
+            return settings, store(settings.warehouse)
+    except (SurveyorError, OSError, DeltaError) as error:
+        log(f"surveyor: could not record the cancellation in table commits: {error}")
+    scratch = replace(settings, warehouse_uri=stack.enter_context(TemporaryDirectory()))
+    return scratch, store(scratch.warehouse)
+
+
+def _by_key(outcomes: Iterable[RowOutcome]) -> dict[Key, Reason]:
+    """Return the outcome of each partition: that of its cancellation, else of the removal of its request."""
+    removed, cancelled = dict[Key, Reason](), dict[Key, Reason]()
+    for row in outcomes:
+        reason = row.outcome, row.message
+        if isinstance(row.change, Operation):
+            orders = data_of(row.change, WithdrawnReassignment).orders
+            removed |= dict.fromkeys(((row.change.topic, number) for number in orders), reason)
+        else:
+            cancelled[row.change.key] = reason
+    return removed | cancelled
 
 
 def _warn_of_owners(settings: Settings, pending: Sequence[PartitionStatus]) -> None:
@@ -191,14 +223,13 @@ def _is_due(partition: PartitionStatus) -> bool:
     return is_unfinished and partition.risk is None
 
 
-def _controller(
-    stack: ExitStack, settings: Settings, cluster: Cluster
-) -> Admin | ZkReassignmentOverride | AdminUnavailableError:
-    """Return the Admin API, or why it does not answer; or `surveyor control`, if that is the controller."""
-    if cluster.read_resident_controller() is not None:
-        return ZkReassignmentOverride(stack.enter_context(cluster.required_fence.connected()))
+def _controller(stack: ExitStack, settings: Settings, cluster: Cluster) -> ControllerClient | AdminUnavailableError:
+    """Return the controller, or why it does not answer."""
+    is_resident, state = cluster.read_resident_controller() is not None, cluster.read_cluster()
+    if is_resident:
+        return ResidentControllerClient(cluster.required_fence)
     try:
-        return stack.enter_context(admin_of(settings, cluster.read_cluster()))
+        return stack.enter_context(admin_of(settings, state))
     except AdminUnavailableError as error:
         return error
 

@@ -18,6 +18,7 @@ from jobs.execution.batch.batch_commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.brokers_since_plan import UNCHANGED
+from jobs.preconditions.cancellation_plan import refuse_unsafe_rows
 from jobs.preconditions.change_preconditions import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
 from jobs.preconditions.operations import check_operations, confirm_creations
@@ -109,6 +110,7 @@ def check_before_commit(
         pending, outcomes = evaluate_waves(
             plan.changes, cluster.read_current(plan.changes), planned_registrations(settings.warehouse, plan), since
         )
+        refuse_unsafe_rows(plan, outcomes)
         if any(change.action == Action.REASSIGN for change in pending):
             others = classify(cluster.read_reassignments())
             for warning in warnings_of_others(settings, cluster, plan, pending, others):

@@ -48,6 +48,8 @@ RACK_AWARE: Final = "RackAwareReplicaSelector"
 MAX_CORE_ROWS: Final = 4_000_000
 """Samples that a portion has for each core; on the embedded engine they take some 250 bytes each."""
 
+TASKS_PER_CORE: Final = 16
+
 GROUPS: Final = "group_load"
 BROKER_LOADS: Final = "broker_load"
 """Tables that are written."""
@@ -78,6 +80,7 @@ class Rollup:
     stored_until: datetime
     are_nearest_read: bool
     """Whether brokers let consumers read from a replica in their rack."""
+    tasks: int
     loads: PendingRows
     groups: PendingRows
     broker_sums: list[pa.Table] = field(default_factory=list)
@@ -90,8 +93,14 @@ class Rollup:
         """Compute the rows of a portion."""
         samples = self._samples(SAMPLES, portion)
         topics = sampled_topics(samples, self.tables["topics"]).localCheckpoint()
-        hours = partition_hours(samples, topics).where(_is_of(portion)).localCheckpoint().transform(with_bytes)
-        reads = group_hours(self._samples("group_offsets", portion), hours).where(_is_of(portion)).localCheckpoint()
+        hours = (
+            partition_hours(samples, topics, self.tasks).where(_is_of(portion)).localCheckpoint().transform(with_bytes)
+        )
+        reads = (
+            group_hours(self._samples("group_offsets", portion), hours, self.tasks)
+            .where(_is_of(portion))
+            .localCheckpoint()
+        )
         loads = partition_load(hours, reads, _micros(self.stored_until)).localCheckpoint()
         self.loads.add(loads)
         self.groups.add(group_load(reads, topics))
@@ -142,11 +151,14 @@ def roll_up(settings: Settings, since: str | None = None) -> RolledUp:
     with progress("starting the engine"):
         session = start_session("surveyor load rollup", place=settings.place)
     tables = SnapshotTables(SparkWarehouse(session, warehouse), snapshot)
-    parts = [*portions(hours, _counts(warehouse), MAX_CORE_ROWS * default_parallelism(session))]
+    cores = default_parallelism(session)
+    parts = [*portions(hours, _counts(warehouse), MAX_CORE_ROWS * cores)]
     done: list[Portion] = []
     with TemporaryDirectory(prefix="surveyor-rollup-") as folder:
         loads, groups = (PendingRows(tables.spark_warehouse, table, Path(folder)) for table in (LOADS, GROUPS))
-        rollup = Rollup(tables, samples.newest, _are_nearest_read(warehouse, snapshot), loads, groups)
+        rollup = Rollup(
+            tables, samples.newest, _are_nearest_read(warehouse, snapshot), TASKS_PER_CORE * cores, loads, groups
+        )
         with progress(f"computing {pluralise(len(hours), 'hour')}", lambda: Part(len(done), len(parts), "portions")):
             for part in parts:
                 rollup.compute(part)

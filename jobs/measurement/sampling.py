@@ -44,7 +44,7 @@ class MissingGroup(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """What a broker did not report beside the offsets of partitions."""
+    """A part of a sample that a broker did not report, other than the offsets of partitions."""
 
     broker_id: int
     subject: str

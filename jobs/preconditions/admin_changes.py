@@ -6,6 +6,7 @@ leader, must be as in the plan's snapshot. `Preconditions.broken` decides on bro
 
 from collections.abc import Collection, Sequence
 
+from jobs.preconditions.cancellation_plan import check_cancellation
 from jobs.preconditions.change_preconditions import (
     Preconditions,
     adds_partition,
@@ -51,6 +52,8 @@ def check_for_admin(
     of_changes = preconditions or Preconditions.in_admin_mode(changes, current)
 
     def check(change: Change) -> RowOutcome | None:
+        if change.action == Action.CANCEL:
+            return check_cancellation(change, current)
         partition, requested = current.partitions[change.key], current.requests.get(change.key)
         if change.action == Action.REASSIGN and requested == change.replicas_after:
             return _found_in_progress(change)

@@ -8,9 +8,12 @@ at once after they are requested, so they can be cancelled only before that.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
 
 from jobs.core.errors import RefusedError
-from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason
+from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason, turns_back
 from jobs.preconditions.change_status import verify_plan
 from planner.reassignment.partition_rollback import steps_by_partition, steps_of
 from planner.reassignment.reassignment_status import (
@@ -20,15 +23,19 @@ from planner.reassignment.reassignment_status import (
     is_stranded,
     left_in_sync,
     status_of,
+    status_towards,
 )
 from schemas import reasons
 from schemas.current_state import CurrentCluster, CurrentPartition, CurrentState, OperationState
-from schemas.enums import Action
+from schemas.enums import Action, Outcome, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Brokers, Change, Key, PlanRow
-from schemas.stored_plan import Plan, Transition
-from schemas.text import join_ids
+from schemas.stored_plan import Plan, RowOutcome, Transition
+from schemas.text import LINES_SHOWN, join_ids, pluralise
 from schemas.znode_codecs import MalformedZnodeError
+
+SKIP_UNSAFE: Final = "skip_unsafe"
+"""Parameter of a plan that cancels: unsafe reassignments continue, instead of preventing the cancellation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,11 @@ class PartitionStatus:
         return self.current is not None and self.current.is_being_reassigned
 
     @property
+    def refusal(self) -> str:
+        """Why its reassignment must not be cancelled."""
+        return "" if self.risk is None else f"{self.risk.code}: {self.risk.reason}"
+
+    @property
     def replicas_before(self) -> Brokers | None:
         return self.change.replicas_before if isinstance(self.change, Change) else None
 
@@ -83,6 +95,10 @@ class CancellationPlan:
     @property
     def unsafe(self) -> list[PartitionStatus]:
         return [partition for partition in self.partitions if partition.risk is not None]
+
+    def refuse_unsafe(self, subject: str, *, skip_unsafe: bool) -> None:
+        """As `refuse_unsafe`."""
+        refuse_unsafe(subject, [(row.change.name, row.refusal) for row in self.unsafe], skip_unsafe=skip_unsafe)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -119,7 +135,7 @@ def plan_cancellation(
 
 
 def partitions_of(
-    state: CurrentCluster,
+    state: CurrentCluster | CurrentState,
     steps_of_each: Iterable[Sequence[Change]],
     partitions: Mapping[Key, CurrentPartition],
     *,
@@ -135,7 +151,7 @@ def partitions_of(
 
 
 def _partition_status(
-    steps: Sequence[Change], partition: CurrentPartition, state: CurrentCluster, *, fewer_copies: bool
+    steps: Sequence[Change], partition: CurrentPartition, state: CurrentCluster | CurrentState, *, fewer_copies: bool
 ) -> PartitionStatus:
     first_step, topic = steps[0], partition.topic
     reason: str | None = None
@@ -162,3 +178,67 @@ def _partition_status(
     isr_after = None if isr is None else left_in_sync(current, isr)
     risk = cancellation_risk(current, isr, state.live, fewer_copies=fewer_copies)
     return PartitionStatus(steps[number], status, detail, risk, isr_after=isr_after, current=current)
+
+
+def check_cancellation(change: Change, current: CurrentState) -> RowOutcome | None:
+    """Return the outcome of a cancellation that must not, or need no longer, be requested; None if it is due.
+
+    A reassignment that another client has requested since is left alone. `requires_live` is empty if the partition may
+    be left with fewer copies than before.
+    """
+    planned = ReplicaAssignment(change.replicas_before or [], change.adding_before or [], change.removing_before or [])
+    step = replace(change, replicas_before=change.replicas_after, replicas_after=planned.target)
+    (now,) = partitions_of(current, [[step]], current.partitions, fewer_copies=not change.requires_live)
+    if now.risk is not None:
+        return RowOutcome(change, Outcome.SKIPPED, reasons.CONTINUES.render(risk=now.refusal))
+    if now.status is ReassignmentStatus.IN_PROGRESS:
+        return None
+    if not turns_back(change) and not now.is_unknown and not now.is_being_reassigned:
+        return None
+    if now.current is not None and status_towards(change.replicas_after, now.current) is ReassignmentStatus.IN_PROGRESS:
+        return RowOutcome(change, Outcome.APPLIED, f"it moves back: {now.detail}", is_running=True)
+    return RowOutcome(change, *ended_reason(now))
+
+
+def refuse_unsafe(subject: str, unsafe: Sequence[tuple[str, str]], *, skip_unsafe: bool) -> None:
+    """Raise RefusedError if partitions, given by name and refusal, would lose data or replicas and are not skipped."""
+    if skip_unsafe or not unsafe:
+        return
+    lines = [f"\n  {name}: {refusal}" for name, refusal in unsafe[:LINES_SHOWN]]
+    overflow = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
+    fewer = any(RejectionCode.REPLICA_NOT_ALIVE in refusal for _, refusal in unsafe)
+    allowed = ", or leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" if fewer else ""
+    raise RefusedError(
+        f"{subject} cancelled: {pluralise(len(unsafe), 'partition')} would lose data or replicas; start these brokers, "
+        f"or let those partitions continue with --skip-unsafe{allowed}:{''.join(lines)}{overflow}"
+    )
+
+
+def refuse_unsafe_rows(plan: Plan, outcomes: Iterable[RowOutcome]) -> None:
+    """Raise RefusedError if cancellations were found unsafe and the plan does not skip them."""
+    unsafe = [(row.change.name, row.message) for row in outcomes if row.outcome is Outcome.SKIPPED]
+    refuse_unsafe("the rest is not", unsafe, skip_unsafe=bool(plan.row.options.get(SKIP_UNSAFE)))
+
+
+def ended_reason(now: PartitionStatus) -> tuple[Outcome, str]:
+    """Return the outcome of a cancelled step by its status now, which is no longer in progress.
+
+    If no replica can lead the partition, neither a cancelled step nor a complete one has succeeded. A foreign client
+    may add and remove one broker at once, and then a cancelled step leaves the same replicas as a complete one.
+    """
+    if now.is_unknown:
+        return Outcome.UNKNOWN, reasons.UNREAD_NOW.render(fault=now.detail)
+    is_either = isinstance(now.change, Change) and not now.change.moves_replicas
+    is_complete = now.status is ReassignmentStatus.COMPLETE
+    returned = now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
+    if not returned and not is_complete:
+        return Outcome.STALE, f"another client changed it: {now.detail}; to move it back: surveyor plan reassign"
+    if now.stranded:
+        return Outcome.FAILED, (
+            f"its in-sync replicas were removed while it was cancelled, so no replica can lead it: {now.detail}; "
+            "start its brokers, or recover it"
+        )
+    if returned or is_either:
+        return Outcome.APPLIED, now.detail
+    back = "to move it back: surveyor rollback or plan reassign"
+    return Outcome.STALE, f"it was complete before it could be cancelled: {now.detail}; {back}"

@@ -193,6 +193,15 @@ def creates(change: ChangeSummary) -> bool:
     return change.topic_version == NO_VERSION or adds_partition(change)
 
 
+def turns_back(change: Change) -> bool:
+    """Return whether a cancellation turns a reassignment back.
+
+    Otherwise nothing moved when it was planned, and Kafka's controller is asked only because it then watches /admin
+    again, from which a request was removed.
+    """
+    return bool(change.adding_before or change.removing_before)
+
+
 def is_unclean(change: Change) -> bool:
     """Return whether a change elects a replica that is not in sync, because none in sync is live."""
     return change.action == Action.ELECT and change.leader_after not in (change.isr_before or ())

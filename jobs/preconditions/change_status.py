@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason, state_now
+from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason, state_now, turns_back
 from jobs.preconditions.operations import differing_topics, outcome_of
 from jobs.preconditions.running_reassignments import planned_reassignment_status
 from planner.placement.plan_figures import Figures, spans_of
@@ -15,6 +15,7 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
 from schemas.enums import NO_LEADER, NO_VERSION, Action, OperationKind, Outcome
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, Operation, PlanRow
 from schemas.stored_plan import Plan
 from schemas.text import abbreviate
@@ -32,6 +33,8 @@ def change_status(
         return ReassignmentStatus.DIVERGED, other
     if change.action == Action.REASSIGN:
         return planned_reassignment_status(change, steps, partition)
+    if change.action == Action.CANCEL:
+        return _cancellation_status(change, partition)
     state = partition.state
     if state is None:
         return (
@@ -39,6 +42,18 @@ def change_status(
             reasons.NO_STATE_NOW.render(),
         )
     return _status_by_state(change, steps, partition, state)
+
+
+def _cancellation_status(change: Change, partition: CurrentPartition) -> tuple[ReassignmentStatus, str]:
+    try:
+        now = partition.assignment or ReplicaAssignment([])
+    except MalformedZnodeError as error:
+        return ReassignmentStatus.DIVERGED, reasons.NOT_DECODED.render(path=partition.topic.path, fault=error)
+    detail = reasons.REPLICAS.render(replicas=now.replicas)
+    if turns_back(change) and now == (change.replicas_before, change.adding_before, change.removing_before):
+        return ReassignmentStatus.NOT_STARTED, detail
+    is_back = {*now.replicas} == {*change.replicas_after} and not now.is_being_reassigned
+    return ReassignmentStatus.COMPLETE if is_back else ReassignmentStatus.DIVERGED, detail
 
 
 def _status_by_state(

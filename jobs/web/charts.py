@@ -368,7 +368,7 @@ def hour_map(title: str, rows: Sequence[HourRow], hours: Sequence[datetime], sho
         '<ul class="legend"><li>0 <span class="shade-key deep" aria-hidden="true"></span> {most}</li>'
         "<li>blank: not known</li></ul>"
     ).format(most=shown(most))
-    return key + _picture(title, height + AXIS, parts(), "shades")
+    return key + _picture(title, height + AXIS, parts(), "hours")
 
 
 def _paths(rows: Sequence[HourRow], most: float, high: int) -> dict[int, str]:

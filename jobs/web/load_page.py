@@ -27,7 +27,7 @@ from jobs.repositories.loads import HOUR, WEEK, loads_of_week
 from jobs.runtime.settings import Settings
 from jobs.web.charts import HourRow, hour_map
 from jobs.web.embedded_table import EmbeddedTable
-from jobs.web.render import Fact, shown_time
+from jobs.web.render import Fact
 from planner.load.findings import (
     DISK,
     IN,
@@ -110,7 +110,7 @@ def load_page(settings: Settings, snapshot: Snapshot, now: datetime, until: date
         facts=list(_facts(summary, findings)),
         notes=[step.what for step in load_steps(findings, now)],
         maps=[] if week is None or times.hour is None else [_map(title, week, times.hour) for title in MAPS],
-        brokers=_brokers(summary, week, now),
+        brokers=_brokers(summary, week),
         partitions=_partitions(with_leader_share(partitions, summary.loads)),
     )
 
@@ -157,11 +157,11 @@ def _map(title: str, week: pa.Table, newest: datetime) -> LoadMap:
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def _brokers(summary: LoadSummary, week: pa.Table | None, now: datetime) -> EmbeddedTable:
-    """Return the table of brokers, without columns of which nothing is known."""
+def _brokers(summary: LoadSummary, week: pa.Table | None) -> EmbeddedTable:
     peaks = {} if week is None else _peaks(week)
+    hour = summary.window.newest
     full = {
-        disk.broker_id: shown_time(now + timedelta(seconds=disk.seconds))[:16]
+        disk.broker_id: "now" if hour is None else f"{hour + HOUR + timedelta(seconds=disk.seconds):%Y-%m-%d %H:%M}"
         for disk in filling_disks(summary.loads, summary.capacities, summary.growth)
     }
     rows: list[Row] = []
@@ -187,9 +187,13 @@ def _brokers(summary: LoadSummary, week: pa.Table | None, now: datetime) -> Embe
                 "replicas": load.replicas,
             }
         )
+    return EmbeddedTable("load-brokers", "Load of brokers", _known(rows), brokers=("broker",))
+
+
+def _known(rows: list[Row]) -> pa.Table:
+    """Return a table without the columns of which nothing is known."""
     table = pa.Table.from_pylist(rows)
-    known = [name for name in table.column_names if table[name].null_count < table.num_rows]
-    return EmbeddedTable("load-brokers", "Load of brokers", table.select(known), brokers=("broker",))
+    return table.select([name for name in table.column_names if table[name].null_count < table.num_rows])
 
 
 def _rounded(value: float | None, unit: float) -> float | None:
@@ -230,9 +234,7 @@ def _partitions(partitions: pa.Table) -> EmbeddedTable:
         for row in hottest.to_pylist()
     ]
     more = "`surveyor show load --by partition` shows more"
-    return EmbeddedTable(
-        "load-partitions", "Hottest partitions", pa.Table.from_pylist(rows), ("leader",), ("method",), more
-    )
+    return EmbeddedTable("load-partitions", "Hottest partitions", _known(rows), ("leader",), ("method",), more)
 
 
 _OF: Final = {IN: "bytes in", OUT: "bytes out"}

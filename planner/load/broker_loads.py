@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from planner.columns.shape import with_schema
 from planner.load.intervals import sum_of
@@ -19,10 +20,7 @@ from schemas.tables import BROKER_LOAD, PARTITION_KEY
 _COUNTS: Final = ("leaders", "replicas", "size_bytes")
 _RATES: Final = ("bytes_in", "replication_in", "bytes_out", "replication_out", "across_racks")
 
-BROKER_SUMS: Final = (
-    "hour timestamp, broker_id int, leaders bigint, replicas bigint, size_bytes bigint, bytes_in double, "
-    "replication_in double, bytes_out double, replication_out double, across_racks double"
-)
+BROKER_SUMS: Final = StructType([BROKER_LOAD[name] for name in ("hour", "broker_id", *_COUNTS, *_RATES)])
 """The columns of sums by hour."""
 
 

@@ -18,12 +18,12 @@ _GROUP: Final = ("group_id", TOPIC, "partition")
 _PARTITION_HOUR: Final = (TOPIC, "partition", "hour")
 
 
-def group_hours(samples: DataFrame, hours: DataFrame) -> DataFrame:
+def group_hours(samples: DataFrame, hours: DataFrame, tasks: int = 1) -> DataFrame:
     """Return what each group reads of each partition in each hour, as `records` and `bytes` per second.
 
     `hours` are those of `partition_hours.with_bytes`; without one of the partition the bytes are unknown. Offsets that
     go back were set by hand: such an interval counts as nothing, and is marked as `reset`. Records that were deleted
-    before the group read them are not counted.
+    before the group read them are not counted. `tasks` is as in `intervals`.
     """
     parts = (
         samples.select(
@@ -34,7 +34,7 @@ def group_hours(samples: DataFrame, hours: DataFrame) -> DataFrame:
             "committed",
             "member_rack",
         )
-        .transform(intervals, _GROUP, ("committed", "member_rack"))
+        .transform(intervals, _GROUP, ("committed", "member_rack"), tasks)
         .transform(with_hours)
     )
     of_partition = hours.select(
@@ -60,11 +60,12 @@ def _by_hour(parts: DataFrame) -> DataFrame:
         F.max_by("member_rack", F.when(F.col("member_rack").isNotNull(), F.col(AT))).alias("rack"),
         *(F.max(name).alias(name) for name in of_partition),
     )
+    behind = F.col("newest_log_end") - F.col("committed")
     seconds = F.greatest("own_seconds", F.coalesce("covered_seconds", "own_seconds"))
     return sums.withColumns({"records": F.col("read") / seconds}).withColumns(
         {
             "bytes": F.col("records") * F.col("bytes_per_record"),
-            "lag": F.greatest(F.col("newest_log_end") - F.col("committed"), F.lit(0)),
+            "lag": F.when(F.col("newest_log_end").isNotNull(), F.greatest(behind, F.lit(0))),
         }
     )
 
@@ -74,11 +75,12 @@ def reads_of_partitions(reads: DataFrame) -> DataFrame:
     by_rack = reads.groupBy(*_PARTITION_HOUR, "rack").agg(
         sum_of(F.col("bytes")).alias("bytes"), F.max("reset").alias("reset")
     )
+    plain_rack = F.concat("rack", F.lit("")).alias("rack")  # Sail loses the metadata of a column in a struct, and fails
     is_of_rack = F.col("rack").isNotNull() & F.col("bytes").isNotNull()
     sums = by_rack.groupBy(*_PARTITION_HOUR).agg(
         sum_of(F.col("bytes")).alias("bytes_out"),
         F.max("reset").alias("reset"),
-        F.sort_array(F.collect_list(F.when(is_of_rack, F.struct("rack", "bytes")))).alias("racks"),
+        F.sort_array(F.collect_list(F.when(is_of_rack, F.struct(plain_rack, "bytes")))).alias("racks"),
     )
     racks = F.when(F.size("racks") > 0, F.map_from_entries("racks"))
     return sums.select(*_PARTITION_HOUR, "bytes_out", "reset", racks.alias("bytes_out_by_rack"))

@@ -34,7 +34,7 @@ hundred thousand topics shares one with a probability of 3e-10.
 
 _KEY: Final = (TOPIC, "partition")
 _HOUR: Final = (*_KEY, "hour")
-_VALUES: Final = ("log_end", "bytes", "leader", "epoch", "log_start", "local_start")
+_VALUES: Final = ("log_end", "bytes", "leader", "epoch", "log_start", "disk_start")
 
 DELTA_SIZE, MEAN_SIZE, TOPIC_SHARE = "delta_size", "mean_size", "topic_share"
 
@@ -61,16 +61,16 @@ def sampled_topics(samples: DataFrame, topics: DataFrame) -> DataFrame:
     return joined.select(TOPIC, "cluster", "topic", "topic_id", *marks)
 
 
-def partition_hours(samples: DataFrame, topics: DataFrame) -> DataFrame:
+def partition_hours(samples: DataFrame, topics: DataFrame, tasks: int = 1) -> DataFrame:
     """Return the sampled hours of partitions, with bytes per record wherever their topic has any.
 
     `topics` are those of `sampled_topics`. `bytes` and `records` were written in `covered_seconds`, and `hour` is
-    counted from 1970.
+    counted from 1970. `tasks` is as in `intervals`.
     """
     return (
         samples.where(F.col("log_end").isNotNull())
         .transform(_numbered)
-        .transform(intervals, _KEY, _VALUES)
+        .transform(intervals, _KEY, _VALUES, tasks)
         .transform(_with_growth)
         .transform(with_hours)
         .transform(_by_hour)
@@ -79,7 +79,10 @@ def partition_hours(samples: DataFrame, topics: DataFrame) -> DataFrame:
 
 
 def _numbered(samples: DataFrame) -> DataFrame:
-    """Return samples as numbers. Without a topic id, epochs of two topics of a name cannot be told from each other."""
+    """Return samples as numbers; `disk_start` is the earliest offset on the leader's disk.
+
+    Without a topic id, the epochs of two topics of a name cannot be told from each other.
+    """
     has_id = F.col("topic_id").isNotNull()
     return samples.select(
         topic_key().alias(TOPIC),
@@ -90,7 +93,7 @@ def _numbered(samples: DataFrame) -> DataFrame:
         "leader",
         F.when(has_id, F.col("leader_epoch")).alias("epoch"),
         "log_start",
-        "local_start",
+        F.coalesce("local_start", "log_start").alias("disk_start"),
     )
 
 
@@ -109,9 +112,7 @@ def _with_growth(pairs: DataFrame) -> DataFrame:
     went_back = records < 0
     is_other_log = went_back & ~F.coalesce(F.col("epoch") == _before("epoch"), false())
     is_moved = F.col("leader") != _before("leader")
-    is_undeleted = F.col("log_start").eqNullSafe(_before("log_start")) & F.col("local_start").eqNullSafe(
-        _before("local_start")
-    )
+    is_undeleted = F.col("disk_start").eqNullSafe(_before("disk_start"))
     is_exact = ~is_moved & is_undeleted & F.coalesce((growth >= 0) | (went_back & (growth < 0)), false())
     return pairs.withColumns(
         {
@@ -131,7 +132,7 @@ def _by_hour(parts: DataFrame) -> DataFrame:
     seconds = (F.col(AT) - _before(AT)) / 1_000_000
     ends_here = F.col("end") == F.col(AT)
     can_peak = ends_here & (seconds >= MIN_PEAK_SECONDS)
-    span = F.col("log_end") - F.coalesce("local_start", "log_start")
+    span = F.col("log_end") - F.col("disk_start")
     is_sized = F.col("bytes").isNotNull() & (span > 0)
     seen_at = F.when(ends_here, F.col(AT)).otherwise(_before(AT))
 

@@ -91,7 +91,7 @@ def _of_times(filters: Sequence[Filter]) -> list[Filter] | None:
 
 def _is_of_times(value: Any) -> bool:  # noqa: ANN401 - a value of any column
     values = value if isinstance(value, list | tuple) else [value]
-    return bool(values) and all(isinstance(each, datetime) for each in values)
+    return bool(values) and all(isinstance(time, datetime) for time in values)
 
 
 def _with_encoded_keys(schema: pa.Schema, name: str) -> pa.Schema:

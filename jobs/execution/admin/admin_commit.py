@@ -18,16 +18,23 @@ from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.advice.reassignments import owners_of, warnings_of_others
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
+from jobs.core.migration_signs import refuse_migration
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, admin_of, lease_for
 from jobs.execution.admin.controller_client import ControllerClient, request_changes
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
+from jobs.execution.admin.resident_controller_client import (
+    CANCELLATION_TIMEOUT_SECONDS,
+    LEADER_RETURN_SECONDS,
+    ResidentControllerClient,
+)
 from jobs.execution.admin.running_waves import (
     PREVIOUS_WAVE_SECONDS,
     count_moving,
     make_poll_hook,
     moving_partitions,
+    read_cancelled,
     recheck_wave,
     record_concurrent_changes,
     resume_hint,
@@ -42,15 +49,17 @@ from jobs.execution.admin.throttles import (
     throttle_rows,
 )
 from jobs.execution.copy_measurement import copied_text
+from jobs.preconditions.change_preconditions import turns_back
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.planned_registrations import PlannedRegistrations
 from jobs.preconditions.running_reassignments import classify, reassignments_of
 from jobs.preconditions.wave_outcomes import by_wave
-from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_log import STOPPED, CommitLog
 from jobs.repositories.plans.repository import planned_registrations, refuse_edited
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
-from schemas.enums import Action, Outcome
+from schemas import reasons
+from schemas.enums import Action, OperationKind, Outcome
 from schemas.rows import Change, Key, Place, PlanRow, changes_among
 from schemas.stored_plan import Plan, RowOutcome
 from schemas.text import join_ids, pluralise
@@ -92,7 +101,7 @@ def commit_admin(
             raise
         raise StillRunningError(f"interrupted{resume_hint(commit_log)}") from None
     except SurveyorError as error:
-        run.record_unrequested(pending)
+        run.record_unrequested(pending, reasons.NOT_REQUESTED.render(cause=str(error).partition("\n")[0]))
         # requested changes continue, so a failure to read is no longer the right error
         if commit_log.intents_written and isinstance(error, UnreadableError):
             raise StillRunningError(f"{error}{resume_hint(commit_log)}") from error
@@ -138,7 +147,7 @@ class AdminCommit:
         if self.running.wait or throttle_rows(self.settings.warehouse, self.commit_log.plan.plan_id):
             self._wait(self._moves)
 
-    def record_unrequested(self, pending: Sequence[PlanRow]) -> None:
+    def record_unrequested(self, pending: Sequence[PlanRow], reason: str = STOPPED) -> None:
         """Record the outcome of changes that are no longer requested.
 
         The plan is marked as unfinished, even if all its changes were requested.
@@ -150,9 +159,9 @@ class AdminCommit:
             for row in self.commit_log.undecided(pending):  # a later wave may lead to the same replicas
                 next_by_key.setdefault(row.key, row)
             requested = [row for row in next_by_key.values() if row.place in moving]
-            reason = "requested, and in progress"
-            self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, reason) for change in requested])
-            self.commit_log.skip_undecided(pending)
+            continues = "requested, and in progress"
+            self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, continues) for change in requested])
+            self.commit_log.skip_undecided(pending, reason)
 
     def clear_throttle(self) -> None:
         """Remove the throttle unless replicas of the plan still move; an error here must not hide another error."""
@@ -222,13 +231,29 @@ class AdminCommit:
         checked_at = time.monotonic()
         pending = self._recheck(pending, 0.0)  # setting the throttle and reading the plan's status took time
         parts = self.cluster, self.commit_log, self.controller
-        request_changes(*parts, pending, self.lease, self._check_again, self._read_back, checked_at)
+        try:
+            request_changes(*parts, pending, self.lease, self._check_again, self._read_back, checked_at)
+        finally:
+            self._read_cancelled(pending)
         stale = {outcome.change.place for outcome in self.commit_log.of(Outcome.STALE)}
         requested = [row for row in pending if row.place not in stale]
         log(f"  wave {wave[0].wave}: {pluralise(len(requested), 'change')} requested")
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
+        if any(row.action in {Action.CANCEL, OperationKind.WITHDRAW_REASSIGNMENT} for row in wave):
+            self._refuse_other_controller()
         return recheck_wave(self.cluster, self.commit_log, wave, timeout_seconds, self.registrations)
+
+    @property
+    def _is_resident(self) -> bool:
+        return isinstance(self.controller, ResidentControllerClient)
+
+    def _refuse_other_controller(self) -> None:
+        """Raise RefusedError if the cluster is being migrated by now, or another kind of controller has taken over."""
+        refuse_migration(self.cluster.read_cluster().migration)
+        if (self.cluster.read_resident_controller() is not None) != self._is_resident:
+            change = "is no longer" if self._is_resident else "has become"
+            raise RefusedError(f"`surveyor control` {change} the controller; run the same command again")
 
     def _check_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
         """Check the changes of the next requests; raise RefusedError if the plan has been closed since."""
@@ -238,6 +263,15 @@ class AdminCommit:
     def _read_back(self, accepted: Sequence[PlanRow]) -> None:
         for outcome in record_concurrent_changes(self.cluster, self.commit_log, accepted, self.registrations):
             log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)
+
+    def _read_cancelled(self, requested: Sequence[PlanRow]) -> None:
+        """Replace the outcomes of cancellations that were accepted by what the cluster shows once they have ended."""
+        accepted = {row.change.place for row in self.commit_log.of(Outcome.APPLIED)}
+        rows = [row for row in changes_among(requested) if row.action == Action.CANCEL and row.place in accepted]
+        turned = [row for row in rows if turns_back(row)]
+        if turned:
+            seconds = LEADER_RETURN_SECONDS if self._is_resident else CANCELLATION_TIMEOUT_SECONDS
+            self.commit_log.replace_outcomes(read_cancelled(self.cluster, self.commit_log.plan, turned, seconds))
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""

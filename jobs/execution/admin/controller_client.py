@@ -10,15 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, cast
 
 from jobs.adapters.brokers.admin_client import (
     ELECTION_NOT_NEEDED,
     MAX_PARTITIONS_PER_REQUEST,
     NO_ERROR,
+    NO_REASSIGNMENT_IN_PROGRESS,
     UNKNOWN_OUTCOME,
     Admin,
     Creation,
+    LateRequestError,
     batches,
     describe_error,
     error_name,
@@ -26,22 +28,28 @@ from jobs.adapters.brokers.admin_client import (
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.adapters.zookeeper.connection import poll_until
-from jobs.core.errors import SurveyorError
+from jobs.core.errors import LeaseLostError, RefusedError, SurveyorError
+from jobs.execution.admin.resident_controller_client import MAX_CHECK_SECONDS, ResidentControllerClient
 from jobs.execution.admin.running_waves import read_and_check, read_statuses
-from jobs.preconditions.change_preconditions import adds_partition, is_unclean
+from jobs.preconditions.change_preconditions import adds_partition, is_unclean, turns_back
 from jobs.preconditions.operations import check_operations
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
-from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
+from schemas.operation_data import (
+    AlteredConfig,
+    CreatedTopic,
+    DeletedTopic,
+    ExpandedTopic,
+    WithdrawnReassignment,
+    data_of,
+)
 from schemas.rows import Change, Key, Operation, Place, PlanRow, changes_among, operations_among
 from schemas.stored_plan import Plan, RowOutcome
 
-T = TypeVar("T")
-
-EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
+EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN, Action.CANCEL})
 """Actions of plans that the Admin API can carry out; first leaders only together with their topic."""
 
 REQUEST_TIMED_OUT: Final = 7
@@ -76,8 +84,11 @@ class ControllerClient(Protocol):
     def reassignments(self) -> dict[Key, list[int]]:
         """Return the target replicas of each partition that is moving now, no matter which client requested it."""
 
-    def reassign(self, targets: dict[Key, list[int]]) -> Codes:
-        """Request new replicas. A partition that is missing in the answer may or may not have been received."""
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> Codes:
+        """Request new replicas, or with None a cancellation.
+
+        A partition that is missing in the answer may or may not have been received.
+        """
 
 
 Send = Callable[[Sequence[PlanRow]], Codes]
@@ -95,9 +106,6 @@ ReadBack = Callable[[Sequence[PlanRow]], None]
 
 CHECK_VALID_SECONDS: Final = 5.0
 """Seconds after which the reading by which changes were checked is too old to request them."""
-
-MAX_CHECK_SECONDS: Final = 5.0
-"""Seconds that a check of the lease may take; after a longer one changes are checked again."""
 
 MAX_LEASE_CHECKS: Final = 3
 """Checks of the lease before one request, after which the changes are skipped."""
@@ -124,9 +132,10 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     requested more than CHECK_VALID_SECONDS later are checked again. Raise LeaseLostError before a request if the lease
     is lost.
     """
-    due_check = _RowCheck(recheck, checked_at, {row.place for row in pending})
+    checks_each = any(row.action == Action.CANCEL for row in pending)
+    due_check = _RowCheck(recheck, checked_at, {row.place for row in pending}, checks_each)
     shown = partial(_shown, cluster, commit_log.plan)
-    for kind, requests in _requests(cluster, shown, commit_log, controller, pending):
+    for kind, requests in _requests(cluster, shown, commit_log, controller, pending, lease):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
                 for outcomes in _send_in_turn(shown, requests, lease, due_check):
@@ -142,12 +151,14 @@ class _RowCheck:
     at: float
     """When that reading began, by the monotonic clock: its results may be as old."""
     checked: set[Place]
+    checks_each: bool
+    """Whether rows are checked before each request: a cancellation may delete the last copy in sync."""
     not_due: set[Place] = field(default_factory=set)
     """Changes whose outcomes are recorded, because they were found to be no longer due."""
 
     def rows_still_valid(self, rows: Sequence[PlanRow], upcoming: Sequence[PlanRow]) -> list[PlanRow]:
         """Return the rows that are due; if they have to be read, the first of `upcoming` are checked with them."""
-        is_old = time.monotonic() - self.at >= CHECK_VALID_SECONDS
+        is_old = self.checks_each or time.monotonic() - self.at >= CHECK_VALID_SECONDS
         if is_old or any(row.place not in self.checked for row in rows):
             count = max(len(rows), CHECKED_TOGETHER)
             batch = [row for row in [*rows, *upcoming][:count] if row.place not in self.not_due]
@@ -158,23 +169,24 @@ class _RowCheck:
         return [row for row in rows if row.place not in self.not_due]
 
 
-def _requests(
+def _requests(  # noqa: PLR0917 - what, of which client, under which lease
     cluster: Cluster,
     shown: Shown,
     commit_log: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
+    lease: Lease,
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Split the pending changes into requests, kind by kind."""
     # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
     admin = cast("Admin", controller)
-    creations_due, elections, offline, reassignments = (
+    creations_due, elections, offline, cancellations, reassignments = (
         [change for change in changes_among(pending) if change.action == action]
-        for action in (Action.CREATE, Action.ELECT_PREFERRED, Action.ELECT, Action.REASSIGN)
+        for action in (Action.CREATE, Action.ELECT_PREFERRED, Action.ELECT, Action.CANCEL, Action.REASSIGN)
     )
-    alterations, deletions = (
+    withdrawals, alterations, deletions = (
         [operation for operation in operations_among(pending) if operation.kind == kind]
-        for kind in (OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC)
+        for kind in (OperationKind.WITHDRAW_REASSIGNMENT, OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC)
     )
     unclean = [change for change in offline if is_unclean(change)]
     clean = [change for change in offline if not is_unclean(change)]
@@ -187,6 +199,14 @@ def _requests(
 
     def elect_uncleanly(rows: Sequence[PlanRow]) -> Codes:
         return _elect_uncleanly(shown, admin, changes_among(rows))
+
+    def withdraw(rows: Sequence[PlanRow]) -> Codes:
+        orders = {row.topic: data_of(row, WithdrawnReassignment).orders for row in operations_among(rows)}
+        cluster.withdraw_requests({(topic, number) for topic, numbers in orders.items() for number in numbers}, lease)
+        return dict.fromkeys((row.key for row in rows), NO_ERROR)
+
+    def cancel(rows: Sequence[PlanRow]) -> Codes:
+        return _cancel(controller, changes_among(rows), lease)
 
     def reassign(rows: Sequence[PlanRow]) -> Codes:
         return _reassign(cluster, controller, changes_among(rows))
@@ -202,6 +222,8 @@ def _requests(
             *((batch, elect_uncleanly) for batch in batches(unclean)),
         ],
     )
+    yield OperationKind.WITHDRAW_REASSIGNMENT, [(batch, withdraw) for batch in batches(withdrawals)]
+    yield Action.CANCEL, [(batch, cancel) for batch in batches(cancellations)]
     yield Action.REASSIGN, [(batch, reassign) for batch in batches(reassignments)]
     yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
     yield OperationKind.DELETE_TOPIC, [(batch, delete) for batch in batches(deletions)]
@@ -239,6 +261,12 @@ def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _Ro
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
+        except (RefusedError, LateRequestError, LeaseLostError):
+            raise  # nothing was sent
+        except SurveyorError as error:
+            if changes[0].action in {Action.CANCEL, OperationKind.WITHDRAW_REASSIGNMENT}:
+                yield [RowOutcome(change, Outcome.UNKNOWN, _first_line(error)) for change in changes]
+            raise
         yield outcomes
 
 
@@ -250,18 +278,6 @@ def _check_lease_quickly(lease: Lease) -> bool:
     began, wall_began = time.monotonic(), time.time()
     lease.refuse_lost()
     return time.monotonic() - began < MAX_CHECK_SECONDS and abs(time.time() - wall_began) < MAX_CHECK_SECONDS
-
-
-def check_under_lease(lease: Lease, check: Callable[[], T]) -> T:
-    """Return what `check` returns, after a check of the lease; check again if the lease's check took long.
-
-    Raise LeaseLostError, or SurveyorError if each check took long.
-    """
-    for _ in range(MAX_LEASE_CHECKS):
-        verdict = check()
-        if _check_lease_quickly(lease):
-            return verdict
-    raise SurveyorError(f"{_lease_slow()}; run the same command again")
 
 
 def _lease_slow() -> str:
@@ -389,6 +405,17 @@ def _reassign(cluster: Cluster, controller: ControllerClient, changes: Sequence[
         shown, why_unknown = [], reasons.CLUSTER_UNREAD.render(answer=why_unknown, error=_first_line(error))
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
     return {**codes, **unknown, **dict.fromkeys(shown, NO_ERROR)}
+
+
+def _cancel(controller: ControllerClient, changes: Sequence[Change], lease: Lease) -> Codes:
+    """Request cancellations. That nothing moves is no failure: the cluster shows how each reassignment has ended."""
+    codes: Codes = (
+        controller.lead_back({change.key: change.replicas_after for change in changes}, lease)
+        if isinstance(controller, ResidentControllerClient)
+        else controller.reassign(dict.fromkeys(change.key for change in changes))
+    )
+    still = [row.key for row in changes if not turns_back(row) or codes.get(row.key) == NO_REASSIGNMENT_IN_PROGRESS]
+    return {**codes, **dict.fromkeys(still, NO_ERROR)}
 
 
 def _shown_reassignments(cluster: Cluster, changes: Sequence[Change]) -> list[Key]:

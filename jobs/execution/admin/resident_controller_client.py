@@ -3,13 +3,13 @@
 It serves the Admin API only with --listen. Like Kafka's controller it follows the latest request for a partition.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kazoo.client import KazooClient
-
 from jobs.adapters.brokers.admin_client import NO_ERROR, NO_REASSIGNMENT_IN_PROGRESS
+from jobs.adapters.clusters.interface import Lease
 from jobs.adapters.zookeeper.admin_requests import add_requests
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync, use_kafka_acl
@@ -18,11 +18,13 @@ from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.adapters.zookeeper.precondition_reader import current_topic, moving_in_zookeeper, topic_path
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.current_state import CurrentTopic
-from schemas.enums import Action
+from schemas.enums import Action, OperationKind
 from schemas.rows import Key
 from schemas.znode_codecs import TopicPartition
 
-REQUESTABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
+REQUESTABLE: Final = frozenset(
+    {Action.ELECT_PREFERRED, Action.REASSIGN, Action.CANCEL, OperationKind.WITHDRAW_REASSIGNMENT}
+)
 """Actions that have a request in /admin."""
 
 CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
@@ -30,6 +32,9 @@ CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
 
 LEADER_RETURN_SECONDS: Final = 60.0
 """Seconds for `surveyor control` to move partitions back: it takes some cycles, in which brokers stop replicas."""
+
+MAX_CHECK_SECONDS: Final = 5.0
+"""Seconds that a check of the lease, and a connection to request what was checked, may take."""
 
 _MAX_ATTEMPTS: Final = 5
 
@@ -45,10 +50,38 @@ class ResidentControllerClient:
             sync(client)
             return moving_in_zookeeper(client)
 
-    def reassign(self, targets: Mapping[Key, list[int]]) -> dict[Key, int]:
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
         """Request these targets; a requested partition counts as moving."""
         self._add(REASSIGN, [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())])
         return dict.fromkeys(targets, NO_ERROR)
+
+    def lead_back(self, targets: Mapping[Key, list[int]], lease: Lease) -> dict[Key, int]:
+        """Request that these partitions return, except for those whose reassignment is already complete; those stay.
+
+        The lease is checked once there is a connection: to wait for one may take longer than the session lives, or than
+        the check of the partitions is valid.
+        """
+        began = time.monotonic()
+        with self.session.connected() as client:
+            lease.refuse_lost()
+            if time.monotonic() - began >= MAX_CHECK_SECONDS:
+                raise RefusedError(f"connecting to ZooKeeper took more than {MAX_CHECK_SECONDS:g} s; cancel again")
+            for _ in range(_MAX_ATTEMPTS):
+                topics = sorted({topic for topic, _ in targets})
+                znodes = read_many(client, [topic_path(topic) for topic in topics])
+                by_topic = {topic: current_topic(znode) for topic, znode in zip(topics, znodes, strict=True)}
+                requested = {
+                    key: replicas
+                    for key, replicas in targets.items()
+                    if _may_be_led_back(by_topic[key[0]], key[1], replicas)
+                }
+                versions = {by_topic[topic].path: by_topic[topic].version or 0 for topic, _ in requested}
+                requests = [TopicPartition(*key, replicas) for key, replicas in sorted(requested.items())]
+                if not requested or add_requests(client, REASSIGN, requests, versions):
+                    return {key: NO_ERROR if key in requested else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
+        raise SurveyorError(
+            f"the topics to move back changed {_MAX_ATTEMPTS} times while the request was written; cancel again"
+        )
 
     def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
         """Request elections; no partition has an answer, only the cluster shows their outcome."""
@@ -62,32 +95,6 @@ class ResidentControllerClient:
             epoch = {CONTROLLER_EPOCH: read(client, CONTROLLER_EPOCH).version or 0}
             if read_resident_controller(client) is None or not add_requests(client, path, requests, epoch):
                 raise RefusedError("`surveyor control` is no longer the controller; run the same command again")
-
-
-@dataclass(frozen=True, slots=True)
-class ZkReassignmentOverride:
-    """`surveyor control`, asked to move partitions back."""
-
-    client: KazooClient
-
-    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
-        """Request these targets, except for partitions whose reassignment is already complete; those stay."""
-        for _ in range(_MAX_ATTEMPTS):
-            topics = sorted({topic for topic, _ in targets})
-            znodes = read_many(self.client, [topic_path(topic) for topic in topics])
-            by_topic = {topic: current_topic(znode) for topic, znode in zip(topics, znodes, strict=True)}
-            requested = {
-                key: replicas
-                for key, replicas in targets.items()
-                if replicas is not None and _may_be_led_back(by_topic[key[0]], key[1], replicas)
-            }
-            versions = {by_topic[topic].path: by_topic[topic].version or 0 for topic, _ in requested}
-            requests = [TopicPartition(*key, replicas) for key, replicas in sorted(requested.items())]
-            if not requested or add_requests(self.client, REASSIGN, requests, versions):
-                return {key: NO_ERROR if key in requested else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
-        raise SurveyorError(
-            f"the topics to move back changed {_MAX_ATTEMPTS} times while the request was written; cancel again"
-        )
 
 
 def _may_be_led_back(topic: CurrentTopic, partition: int, target: Sequence[int]) -> bool:

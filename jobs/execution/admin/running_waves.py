@@ -13,6 +13,7 @@ from jobs.adapters.zookeeper.connection import poll_until, with_retries
 from jobs.core.errors import NoAnswerError, StillRunningError
 from jobs.core.units import Part
 from jobs.preconditions.admin_changes import check_for_admin
+from jobs.preconditions.cancellation_plan import refuse_unsafe_rows
 from jobs.preconditions.operations import check_operations, confirm_creations
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations, is_unversioned
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
@@ -62,12 +63,27 @@ def recheck_wave(
         lambda checked: not _any_stale(checked[1]),
         timeout_seconds,
     )
+    refuse_unsafe_rows(commit_log.plan, outcomes)
     commit_log.add_outcomes(outcomes)
     if not operations:
         return [*pending]
     pending_operations, operation_outcomes = check_operations(operations, cluster.read_operations(operations))
     commit_log.add_outcomes(operation_outcomes)
     return [*pending, *pending_operations]
+
+
+def read_cancelled(cluster: Cluster, plan: Plan, changes: Sequence[Change], timeout_seconds: float) -> list[RowOutcome]:
+    """Read how cancellations that were accepted have ended, waiting until the cluster shows it."""
+
+    def is_late(row: RowOutcome) -> bool:
+        return row.is_running or row.outcome is Outcome.SKIPPED
+
+    def are_shown(checked: tuple[list[Change], list[RowOutcome]]) -> bool:
+        return not checked[0] and not any(is_late(row) or row.outcome is Outcome.UNKNOWN for row in checked[1])
+
+    due, outcomes = poll_until(lambda: read_and_check(cluster, plan, changes), are_shown, timeout_seconds)
+    late: list[PlanRow] = [*due, *(row.change for row in outcomes if is_late(row))]
+    return [*outcomes, *(RowOutcome(row, Outcome.UNKNOWN, "accepted, but not visible yet") for row in late)]
 
 
 def read_and_check(

@@ -28,6 +28,9 @@ from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import CommitRecord, PlanRecord, PlanRow
 from schemas.stored_plan import CLOSED, Plan, RowOutcome, Transition
 
+STOPPED: Final = "the commit stopped before it"
+"""Why changes have no outcome of their own."""
+
 
 @dataclass(slots=True)
 class CommitLog:
@@ -95,10 +98,6 @@ class CommitLog:
         (row,) = self.warehouse.typed_rows(PlanRecord, ("plan_id", "=", self.plan.plan_id))
         return row.status in CLOSED
 
-    def append_now(self, outcomes: Iterable[RowOutcome]) -> None:
-        """Append outcomes that do not belong to the plan's own changes, such as the outcomes of a cancellation."""
-        self._rows.append(outcomes)
-
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
         """Append a step without a partition: a take-over or release of the controllership, or a cancellation."""
         self._rows.append([AuditEntry(step, message, outcome=outcome)])
@@ -122,9 +121,8 @@ class CommitLog:
         decided = {outcome.change.place for outcome in self.outcomes}
         return [row for row in pending if row.place not in decided]
 
-    def skip_undecided(self, pending: Iterable[PlanRow]) -> None:
+    def skip_undecided(self, pending: Iterable[PlanRow], reason: str = STOPPED) -> None:
         """Add outcomes for the rows that have none, because the commit ends before processing them."""
-        reason = "the commit stopped before it"
         self.add_outcomes([RowOutcome(row, Outcome.SKIPPED, reason) for row in self.undecided(pending)])
 
     def replace_outcomes(self, outcomes: Iterable[RowOutcome]) -> None:
@@ -135,7 +133,11 @@ class CommitLog:
 
     def close(self) -> None:
         """Write the outcomes and the plan's new status; an attempt refused before it started writes nothing."""
-        transition = transition_after([outcome.outcome for outcome in self.outcomes], self.plan.size)
+        transition = transition_after(
+            [outcome.outcome for outcome in self.outcomes],
+            self.plan.size,
+            stale_is_done=self.plan.row.kind == PlanKind.CANCEL,
+        )
         drains = transition is Transition.COMPLETE and self._drained()
         if not (self.intents_written or self.outcomes or drains):
             return

@@ -19,9 +19,6 @@ from schemas.enums import OperationKind, Outcome, Step
 from schemas.rows import CommitRecord, PlanRow
 from schemas.stored_plan import RowOutcome
 
-NO_PLAN: Final = ""
-"""`plan_id` of an action that belongs to no plan."""
-
 CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
 """The columns that identify a change."""
 

@@ -97,7 +97,7 @@ def parameters_json(parameters: dict[str, Any]) -> str:
     return json.dumps(parameters, sort_keys=True)
 
 
-def transition_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool = False) -> Transition:
+def transition_after(outcomes: Collection[Outcome], size: int, *, stale_is_done: bool = False) -> Transition:
     """Return the transition of a plan with `size` changes and tasks after these outcomes.
 
     A stale change leaves a plan partial, as its goal is not reached, or planned if all changes are stale. A cycle of
@@ -108,11 +108,11 @@ def transition_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool
     ('INTERRUPT', 'INTERRUPT')
     >>> transition_after([Outcome.STALE], 2).name, transition_after([Outcome.STALE, Outcome.SKIPPED], 2).name
     ('FIND_STALE', 'INTERRUPT')
-    >>> transition_after([Outcome.APPLIED, Outcome.STALE], 2, is_cycle=True).name
+    >>> transition_after([Outcome.APPLIED, Outcome.STALE], 2, stale_is_done=True).name
     'COMPLETE'
     """
-    finished = {Outcome.APPLIED, Outcome.STALE} if is_cycle else {Outcome.APPLIED}
+    finished = {Outcome.APPLIED, Outcome.STALE} if stale_is_done else {Outcome.APPLIED}
     if len(outcomes) == size and finished.issuperset(outcomes):
         return Transition.COMPLETE
-    is_stale = not is_cycle and {Outcome.STALE}.issuperset(outcomes)
+    is_stale = not stale_is_done and {Outcome.STALE}.issuperset(outcomes)
     return Transition.FIND_STALE if is_stale else Transition.INTERRUPT

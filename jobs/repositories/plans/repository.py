@@ -13,6 +13,7 @@ from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRe
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import plan_named
 from jobs.repositories.snapshots import find_snapshot, table_as_of
+from schemas.enums import PlanKind
 from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, RejectionRecord
 from schemas.stored_plan import Plan
@@ -62,7 +63,7 @@ def planned_registrations(warehouse: Warehouse, plan: Plan) -> PlannedRegistrati
     waves = first_waves(plan.changes)
     if not waves:
         return NO_REGISTRATIONS
-    if "rollback_of" in plan.row.options:
+    if "rollback_of" in plan.row.options or plan.row.kind == PlanKind.CANCEL:
         return PlannedRegistrations(first_waves=waves)
     topics = sorted({topic for topic, _ in waves})
     snapshot = find_snapshot(warehouse, plan.row.snapshot_id)

@@ -43,7 +43,7 @@ SELECT
     attempt,
     spans.kind,                                     -- commit, cancel, roll_back (everything already restored) or throttle
     coalesce(names, CASE WHEN name IS NULL THEN [] ELSE [name] END) AS names,
-    plans.kind AS plan_kind,
+    nullif(plans.kind, spans.kind) AS plan_kind,    -- null for a plan that only cancels
     plans.changes,                                  -- number of changes of the plan
     CASE
         WHEN in_all IS NULL THEN last_outcome

@@ -40,6 +40,7 @@ from tests.jobs.support.commands.command_line import Surveyor as SurveyorAlone
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.settings import settings_of
 from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.rows.load_rows import HOUR, broker_row
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 
@@ -139,6 +140,37 @@ def test_the_last_commit_and_snapshot_have_a_time_and_an_age(measured: Surveyor)
     age = (datetime.now(UTC) - NOW).total_seconds()
     assert one("last_snapshot_age_seconds") == pytest.approx(age, abs=60)
     assert one("last_commit_age_seconds") == pytest.approx(age + 3600, abs=60)
+
+
+def test_the_load_of_brokers_in_the_last_hour(tmp_path: Path) -> None:
+    """Without samples of what is not known, and of loads that are older than a day only their age."""
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    Cluster(warehouse).snapshot()
+    now = datetime.now(UTC)
+    hour = now.replace(minute=0, second=0, microsecond=0) - HOUR
+    warehouse.append("broker_load", [broker_row(hour, 0, 3.0, size_bytes=40, cpu=9.0), broker_row(hour, 1, 1.0)])
+    disk = {"broker_id": 0, "resource": "disk", "capacity": 100.0, "source": "log_dirs", "valid_from": hour}
+    sample = {"sampled_at": now, "stored_at": now, "topic": "orders", "partition": 0, "leader": 0}
+    warehouse.append("broker_capacity", [disk])
+    warehouse.append("partition_offsets", [sample])
+    surveyor = Surveyor(NOWHERE, Path(warehouse.uri))
+    samples = Samples(parsed(surveyor("metrics").stdout))
+
+    rates = [
+        samples.by_label(f"broker_{name}") for name in ("bytes_in", "replication_in", "bytes_out", "replication_out")
+    ]
+    assert rates == [{"0": 3, "1": 1}, {"0": 6, "1": 2}, {"0": 3, "1": 1}, {"0": 6, "1": 2}]
+    assert (samples.by_label("broker_size_bytes"), samples.by_label("broker_cpu_percent")) == ({"0": 40}, {"0": 9})
+    assert samples.by_label("broker_disk_used_ratio") == {"0": 0.4}
+    assert "surveyor_broker_in_used_ratio" not in samples.read
+    assert samples.by_label("load_worst_broker_ratio") == {"in": 1.5, "out": 1.5}
+    assert samples.one("last_load_timestamp_seconds") == (hour + HOUR).timestamp()
+    assert 0 <= samples.one("last_load_age_seconds") <= 2 * 3600
+    assert samples.one("last_load_sample_age_seconds") == pytest.approx(0, abs=60)
+
+    warehouse.update("broker_load", "true", hour=f"'{hour - timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}'")
+    old = Samples(parsed(surveyor("metrics").stdout))
+    assert ("surveyor_broker_bytes_in" in old.read, old.one("last_load_age_seconds") > 86_400) == (False, True)
 
 
 def test_the_page_names_every_metric(measured: Surveyor) -> None:

@@ -27,6 +27,7 @@ from schemas.enums import NO_LEADER
 from schemas.rows import LastSeenBroker
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.load_rows import HOUR, broker_row, partition_row
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
@@ -145,6 +146,55 @@ def test_as_a_snapshot_left_it(used: Warehouse) -> None:
     assert status["due"][0]["command"].startswith("surveyor reconcile --zookeeper 127.0.0.1:1 ")
     title = Surveyor("127.0.0.1:1", Path(used.uri))("status", "--snapshot", "1").stdout.partition("controller")[0]
     assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
+
+
+def test_load_that_a_person_must_know(orders: KafkaTree, used: Warehouse) -> None:
+    """Of the last hour, and of no older one than a day; the cluster is read as well."""
+    hour = _now().replace(minute=0, second=0, microsecond=0) - HOUR
+    rows = [broker_row(hour, 0, 9e6), broker_row(hour, 1, 1e6), broker_row(hour, 2, 2e6)]
+    used.append("broker_load", rows)
+    used.append(
+        "partition_load", [partition_row(hour, "orders", number, rate) for number, rate in enumerate((8e6, 1e6))]
+    )
+    out = {"broker_id": -1, "resource": "out", "capacity": 30e6, "source": "file", "valid_from": hour}
+    used.append("broker_capacity", [out])
+    surveyor = Surveyor(orders.hosts, Path(used.uri))
+    status = surveyor.json("status")
+
+    load = status["load"]
+    assert (load["hour"], load["sampled_at"]) == (str(hour), None)
+    assert load["above_limits"] == [
+        {"broker_id": 0, "resource": "out", "share": pytest.approx(0.9), "limit_share": 0.8}
+    ]
+    assert load["hidden_by_counts"] == {"resource": "in", "broker_id": 0, "ratio": 2.25}
+    assert [(hot["topic"], hot["partition"], hot["broker_id"]) for hot in load["hot_partitions"]] == [("orders", 0, 0)]
+    assert load["hot_partitions"][0]["share"] == pytest.approx(16 / 27)
+    assert load["full_soon"] == []
+    assert [step["what"].partition(":")[0] for step in status["due"]][1:4] == [
+        "broker 0 uses 90% of its network out, and its limit is 80%",
+        "leaders and replicas are even and load is not",
+        "orders-0 alone is 59% of the bytes out of broker 0",
+    ]
+    assert "due  orders-0 alone is 59% of the bytes out of broker 0" in surveyor("status").stdout
+
+    used.update("broker_load", "true", hour=f"'{hour - timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}'")
+    load = surveyor.json("status")["load"]
+    assert (load["above_limits"], load["hidden_by_counts"], load["hot_partitions"]) == ([], None, [])
+    assert surveyor.json("status", "--snapshot", "1")["load"] is None
+
+
+def test_load_that_cannot_be_read_is_left_out(orders: KafkaTree, used: Warehouse) -> None:
+    """As in a warehouse of an older version, without its tables."""
+    for name in ("broker_load", "partition_load", "partition_offsets", "broker_capacity", "log_dirs"):
+        shutil.rmtree(used.path(name))
+    surveyor = Surveyor(orders.hosts, Path(used.uri))
+    assert surveyor.json("status")["load"] == {
+        **dict.fromkeys(("hour", "sampled_at", "hidden_by_counts")),
+        **{name: [] for name in ("above_limits", "full_soon", "hot_partitions")},
+    }
+    (Path(used.uri) / "broker_load").mkdir()
+    (Path(used.path("broker_load")) / "part-0.parquet").write_bytes(b"")
+    assert surveyor.json("status")["load"] is None
 
 
 @pytest.mark.parametrize(("seen_in", "missing"), [(1, timedelta(hours=5)), (2, timedelta(minutes=1))])

@@ -1,7 +1,6 @@
 """`surveyor cancel`: dry unless --apply, safe or refused, the same result after a crash; its output and records."""
 
 import json
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.plans_table import apply_transition
 from schemas.enums import Outcome, PlanStatus, Step
-from schemas.stored_plan import Plan, RowOutcome, Transition
+from schemas.stored_plan import Plan, Transition
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once
@@ -147,16 +146,16 @@ def test_a_large_cancellation_is_sent_in_requests_of_bounded_size(
 def test_history_records_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     cancel(surveyor, tree, "--apply")
 
-    rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
-    assert [(row["action"], row["partition"], row["outcome"]) for row in rows] == [
-        ("cancel", None, "applied"),
-        ("cancel", 0, "pending"),
-        ("cancel", 1, "pending"),
-        ("cancel", 0, "applied"),
-        ("cancel", 1, "applied"),
-        ("restore_order", 1, "pending"),
-        ("restore_order", 1, "applied"),
-    ]
+    rows = sorted(surveyor.warehouse.rows("commits"), key=lambda row: row["committed_at"])
+    (made,) = (row for row in surveyor.warehouse.rows("plans") if row["kind"] == "cancel")
+    assert (made["status"], json.loads(made["parameters"])["cancel_of"]) == ("committed", plan.plan_id)
+    recorded = [(row["plan_id"], row["action"], row["partition"], row["outcome"]) for row in rows]
+    assert recorded[0] == (plan.plan_id, "cancel", None, "applied")
+    assert {*recorded[1:]} == {
+        (made["plan_id"], action, partition, outcome)
+        for action, partition in (("cancel", 0), ("cancel", 1), ("reassign", 1))
+        for outcome in ("pending", "applied")
+    }
 
 
 @pytest.mark.usefixtures("plan")
@@ -218,6 +217,48 @@ def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
     assert len(controller.requests) == requests_before, "nothing twice"
 
 
+def cancelling(surveyor: Surveyor) -> dict[str, str]:
+    """The status of each plan that cancels, by id."""
+    return {row["plan_id"]: row["status"] for row in surveyor.warehouse.rows("plans") if row["kind"] == "cancel"}
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_killed_cancellation_is_committed_like_any_plan(
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, call: int
+) -> None:
+    controller.crash_at(call, done=False)
+    with pytest.raises(CrashError):
+        cancel(surveyor, tree, "--apply")
+    ((plan_id, status),) = cancelling(surveyor).items()
+    shown = surveyor.run("show", "plan", plan_id).stdout
+    done = surveyor.run("commit", plan_id, "--zookeeper", tree.hosts, "--apply")
+    verified = surveyor.run("verify", plan_id, "--zookeeper", tree.hosts)
+
+    assert status == PlanStatus.PARTIAL
+    assert "t-1  replicas [2,3,1,0]→[0,1,2]  cancels the reassignment to [2, 3, 1]" in shown
+    assert (done.exit_code, cancelling(surveyor)) == (DONE, {plan_id: PlanStatus.COMMITTED}), done.stderr
+    assert (assignments(controller), "3 complete" in verified.stdout) == (CANCELLED, True), verified.stdout
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_killed_cancellation_is_planned_again_with_other_options(
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+) -> None:
+    controller.crash_at(1, done=False)
+    with pytest.raises(CrashError):
+        cancel(surveyor, tree, "--apply")
+    (killed,) = cancelling(surveyor)
+    out_of_sync(tree, controller)
+    refused = surveyor.run("commit", killed, "--zookeeper", tree.hosts, "--apply")
+    done = cancel(surveyor, tree, "--apply", "--skip-unsafe", "--json")
+
+    assert (refused.exit_code, "t-0: continues: NO_ELIGIBLE_LEADER" in refused.stderr) == (REFUSED, True)
+    assert (done.exit_code, controller.assigned(T, 0)[1], controller.assigned(T, 1)) == (DONE, [2], ([0, 1, 2], [], []))
+    assert sorted(cancelling(surveyor).values()) == [PlanStatus.CANCELLED, PlanStatus.COMMITTED]
+    assert sorted(json.loads(done.stdout)["cancelled_by"]) == sorted(cancelling(surveyor))
+
+
 def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
     """The original replicas of 0 fell behind: only the copy has the data; 1 is unchanged."""
     controller.put_state(T, 0, 2, [2])
@@ -239,44 +280,24 @@ def test_a_refused_cancellation_as_programs_read_it(
 
 
 @pytest.mark.usefixtures("plan")
-def test_the_outcomes_of_others_are_not_stored_before_the_request(
+def test_partition_moved_by_another_client_meanwhile_is_left_alone(
     tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """0 falls behind while the intents are stored, and 1 while it is stored that 0 continues."""
-    note = CommitLog.append_now
-
-    def slowly(commit_log: CommitLog, outcomes: Iterable[RowOutcome]) -> None:
-        rows = [*outcomes]
-        note(commit_log, rows)
-        if {row.outcome for row in rows} == {Outcome.PENDING}:
-            out_of_sync(tree, controller)
-        elif {row.outcome for row in rows} == {Outcome.SKIPPED} and controller.assigned(T, 1)[1]:
-            controller.put_state(T, 1, 3, [3])
-
-    monkeypatch.setattr(CommitLog, "append_now", slowly)
-
-    done = cancel(surveyor, tree, "--apply", "--skip-unsafe")
-
-    assert (done.exit_code, "no replica can lead it" in done.stdout) == (DONE, False), done.stdout
-    assert controller.requests[0] == {(T, 1): None}
-
-
-def test_partition_moved_by_another_client_meanwhile_is_left_alone(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
     """The copy of the other client may be the last one in sync."""
-    delay_once(monkeypatch, CommitLog, "append_now", lambda: controller.reassign({(T, 0): [0, 3]}))
+    delay_once(monkeypatch, CommitLog, "append_intents", lambda: controller.reassign({(T, 0): [0, 3]}))
 
     done = cancel(surveyor, tree, "--apply")
 
     assert (done.exit_code, controller.assigned(T, 0)[1]) == (DONE, [3]), done.stderr
     assert {(T, 1): None} in controller.requests
-    outcomes = {(row["partition"], row["outcome"]): row["message"] for row in surveyor.commits(plan.plan_id)}
+    rows = surveyor.warehouse.rows("commits")
+    outcomes = {(row["partition"], row["outcome"]): row["message"] for row in rows if row["action"] == "cancel"}
     assert outcomes[0, "stale"].startswith("another client changed it: replicas [0, 3, 1]")
 
 
+@pytest.mark.usefixtures("plan")
 def test_order_is_not_restored_on_an_old_judgement(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease is checked for long before the second request, and another client moves the partition meanwhile."""
     check, seconds = ZnodeLease.refuse_lost, [0.0]
@@ -294,8 +315,8 @@ def test_order_is_not_restored_on_an_old_judgement(
     done = cancel(surveyor, tree, "--apply")
 
     assert (done.exit_code, controller.assigned(T, 1)[1]) == (DONE, [3]), done.stderr
-    outcomes = [(row["action"], row["outcome"]) for row in surveyor.commits(plan.plan_id) if row["partition"] == 1]
-    assert ("restore_order", "stale") in outcomes
+    rows = surveyor.warehouse.rows("commits")
+    assert ("reassign", "stale") in [(row["action"], row["outcome"]) for row in rows if row["partition"] == 1]
 
 
 def test_running_wave_returns_to_its_start(

@@ -12,12 +12,11 @@ from jobs.adapters.zookeeper import connection
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.console_output.view_tables import NO_SNAPSHOT
 from jobs.repositories.actor import this_process
-from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from schemas.lease_holder import encode_holder
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CancellingController, delay_once
+from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
@@ -107,7 +106,7 @@ def test_a_warehouse_that_cannot_be_read_prevents_no_cancellation(
     assert warning.startswith("could not check whether --warehouse has another cluster under this name: ")
 
 
-def test_cancellations_are_recorded_under_no_plan(
+def test_cancellations_are_recorded_as_plans(
     tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     lay_tables(surveyor.warehouse)
@@ -117,20 +116,39 @@ def test_cancellations_are_recorded_under_no_plan(
     done = cancel(surveyor, tree, f"{T}-0", "--apply")
 
     assert (failed.exit_code, done.exit_code) == (ERROR, DONE)
-    columns = itemgetter("attempt", "action", "topic", "outcome")
-    assert sorted(map(columns, surveyor.commits(NO_PLAN))) == [
-        (1, "cancel", "ghost", "applied"),
-        (1, "cancel", "ghost", "pending"),
-        (1, "cancel", T, "failed"),
-        (1, "cancel", T, "pending"),
-        (2, "cancel", T, "applied"),
-        (2, "cancel", T, "pending"),
-    ]
+    plans = {row["plan_id"]: row for row in surveyor.warehouse.rows("plans")}
+    columns = itemgetter("action", "topic", "outcome")
+    of_plan = {plans[plan_id]["status"]: sorted(map(columns, surveyor.commits(plan_id))) for plan_id in plans}
+    assert of_plan == {
+        "partial": [
+            ("cancel", "ghost", "applied"),
+            ("cancel", "ghost", "pending"),
+            ("cancel", T, "failed"),
+            ("cancel", T, "pending"),
+            ("withdraw_reassignment", "ghost", "applied"),
+            ("withdraw_reassignment", "ghost", "pending"),
+        ],
+        "committed": [("cancel", T, "applied"), ("cancel", T, "pending")],
+    }
     at = Summaries(surveyor.warehouse, NO_SNAPSHOT)
-    assert [(row["attempt"], row["kind"], row["outcome"], row["applied"]) for row in at.rows("commit_log")] == [
-        (2, "cancel", "applied", 1),
-        (1, "cancel", "failed", 1),
+    assert [(row["kind"], row["outcome"], row["applied"]) for row in at.rows("commit_log")] == [
+        ("cancel", "applied", 1),
+        ("cancel", "failed", 2),
     ]
+
+
+def test_a_killed_cancellation_is_committed_like_any_plan(
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+) -> None:
+    lay_tables(surveyor.warehouse)
+    controller.crash_at(1, done=False)
+    with pytest.raises(CrashError):
+        cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
+    (plan,) = surveyor.warehouse.rows("plans")
+    done = surveyor.run("commit", plan["plan_id"], "--zookeeper", tree.hosts, "--apply")
+
+    assert (done.exit_code, surveyor.status(plan["plan_id"])) == (DONE, "committed"), done.stderr
+    assert (controller.assigned(T, 0), requested(tree)) == (([0, 1], [], []), [f"{T}-1", f"{T}-2"])
 
 
 def test_znode_is_deleted_with_the_last_request(
@@ -166,10 +184,8 @@ def test_judged_again_after_a_request_was_removed(  # noqa: PLR0913, PLR0917 - a
 
     assert (done.exit_code, controller.assigned(T, 0)[1]) == (code, [9]), done.stderr
     assert controller.requests == ([{(T, 2): None}] if flags else [])
-    (outcome,) = {
-        row["outcome"] for row in surveyor.commits(NO_PLAN) if row["partition"] == 0 and row["outcome"] != "pending"
-    }
-    assert outcome == "skipped"
+    of_moving = [row["outcome"] for row in surveyor.warehouse.rows("commits") if row["partition"] == 0]
+    assert sorted(of_moving) == ["pending", "skipped"]
     assert (f"{T}-0  continues: NO_ELIGIBLE_LEADER" in done.stdout) == bool(flags)
 
 
@@ -207,7 +223,7 @@ def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
     done = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
 
     assert (done.exit_code, controller.requests, requested(tree)) == (ERROR, [], REQUESTED)
-    assert "each check of the lease took more than 0 s; run the same command again" in done.stderr
+    assert "not requested: each check of the lease took more than 0 s" in done.stdout
 
 
 def test_what_cannot_be_decoded_is_not_cancelled(
@@ -241,7 +257,7 @@ def test_a_broker_that_is_added_and_removed_at_once(  # noqa: PLR0913, PLR0917 -
 
     assert done.exit_code == code, done.stderr
     assert (controller.assigned(T), json.loads(done.stdout)["failed"]) == (([0, 1], [], []), int(outcome == "failed"))
-    (row,) = (row for row in surveyor.commits(NO_PLAN) if row["outcome"] != "pending")
+    (row,) = (row for row in surveyor.warehouse.rows("commits") if row["outcome"] != "pending")
     assert row["outcome"] == outcome, row
 
 

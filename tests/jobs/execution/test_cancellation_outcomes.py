@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.execution.admin.cancellation_requests import ended_reason
-from jobs.preconditions.cancellation_plan import PartitionStatus, partitions_of
+from jobs.preconditions.cancellation_plan import PartitionStatus, ended_reason, partitions_of
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Outcome
@@ -45,7 +44,7 @@ def test_outcome_of_a_cancelled_step(
     outcome: Outcome,
     words: str,
 ) -> None:
-    found, message = ended_reason(at(status, stranded=stranded), "surveyor rollback")
+    found, message = ended_reason(at(status, stranded=stranded))
 
     assert (found, words in message) == (outcome, True), message
 
@@ -86,4 +85,4 @@ def outcome_of(steps: list[Change], wave: int, now: list[int]) -> Outcome:
     partition = CurrentPartition(topic, 0, "t-0", None, Decoded(LeaderAndIsr(now[0], 5, now)))
     cluster: Any = SimpleNamespace(live={1: None, 2: None, 3: None}, deleting=())
     (status,) = partitions_of(cluster, [[steps[wave]]], {("t", 0): partition})
-    return ended_reason(status, "surveyor rollback")[0]
+    return ended_reason(status)[0]

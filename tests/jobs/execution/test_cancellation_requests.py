@@ -14,10 +14,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.execution.admin import connections
-from jobs.execution.partition_cancellation import _PartitionCancellation
 from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.commit_rows import NO_PLAN
 from schemas.enums import Action, Step
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, delay_once
@@ -104,7 +102,7 @@ class Cancellation:
         """Outcome and message by partition."""
         return {
             row["partition"]: (row["outcome"], row["message"])
-            for row in self.surveyor.commits(self.plan_id if self.subject == ["moves"] else NO_PLAN)
+            for row in self.surveyor.warehouse.rows("commits")
             if row["action"] == Step.CANCEL and row["partition"] is not None and row["outcome"] != "pending"
         }
 
@@ -187,7 +185,7 @@ def test_dead_original_is_safe_if_no_in_sync_copy_is_deleted(
 
 WAITS: dict[str, dict[str, tuple[Any, str]]] = {
     "connection": dict.fromkeys(("moves", "--partitions"), (connections, "connected_admin")),
-    "intents": {"moves": (CommitLog, "append_now"), "--partitions": (_PartitionCancellation, "record")},
+    "intents": dict.fromkeys(("moves", "--partitions"), (CommitLog, "append_intents")),
     "lease": dict.fromkeys(("moves", "--partitions"), (ZnodeLease, "refuse_lost")),
 }
 """What may take long, by the subject of the command."""
@@ -276,7 +274,7 @@ def test_what_did_not_return_is_not_called_cancelled(
     """A move may end, or its partition change, right before the request or after it."""
     before, after, code, outcome, words = RESULTS[name]
     lay_tables(cancellation.surveyor.warehouse)
-    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.CANCELLATION_TIMEOUT_SECONDS", 1.0)
     for partition in (1, 2):
         controller.finish(T, partition)
 
@@ -300,8 +298,8 @@ def test_what_cannot_be_read_back_is_read_again(
 ) -> None:
     """The topic's znode is illegible at the first reading after the request."""
     lay_tables(cancellation.surveyor.warehouse)
-    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
-    tree, path, read = cancellation.tree, f"/brokers/topics/{T}", ZooKeeperCluster.read_partitions
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.CANCELLATION_TIMEOUT_SECONDS", 1.0)
+    tree, path, read = cancellation.tree, f"/brokers/topics/{T}", ZooKeeperCluster.read_current
     written = list[bytes]()
     for partition in (1, 2):
         controller.finish(T, partition)
@@ -310,14 +308,14 @@ def test_what_cannot_be_read_back_is_read_again(
         written.append(tree.client.get(path)[0])
         tree.write(path, b"no JSON")
 
-    def read_once(reader: ZooKeeperCluster, keys: Any) -> Any:  # noqa: ANN401 - that of the original
-        found = read(reader, keys)
+    def read_once(reader: ZooKeeperCluster, changes: Any) -> Any:  # noqa: ANN401 - that of the original
+        found = read(reader, changes)
         if written:
             tree.write(path, written.pop())
         return found
 
     controller.after_request = spoil
-    monkeypatch.setattr(ZooKeeperCluster, "read_partitions", read_once)
+    monkeypatch.setattr(ZooKeeperCluster, "read_current", read_once)
 
     done = cancellation.run("--apply")
 

@@ -1,7 +1,8 @@
 """The demo is the main job: it must end well, with its last line, and leave no process behind.
 
 It is run as `make demo` runs it, for a user who has never run anything of Surveyor. The demo of a migration is the test
-of one that is completed; see test_migration_brokers.py for one that is rolled back.
+of one that is completed; see test_migration_brokers.py for one that is rolled back. The demo of load fails unless the
+load after its plan is the predicted one.
 """
 
 import re
@@ -27,6 +28,12 @@ SHOWN = {
         "(accept-loss): 1 complete; the plan is complete",
         "is safe: 0 offline, 0 under min ISR",
     ],
+    "demo --load": [
+        "leaders and replicas are even and load is not",
+        "nothing is due",
+        "worst broker before: measured 2.",
+        "worst broker after: measured 1.",
+    ],
     "demo --migration --pause": [
         "export SURVEYOR_ZOOKEEPER=127.0.0.1:",
         "nothing prevents the migration; 1 warning",
@@ -41,7 +48,8 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "demo --migration --pause", pytest.param("demo --kraft", marks=pytest.mark.repeat)]
+    "command",
+    ["demo", "demo --load", "demo --migration --pause", pytest.param("demo --kraft", marks=pytest.mark.repeat)],
 )
 def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path, command: str) -> None:
     user = home(tmp_path / "home")

@@ -154,6 +154,10 @@ class Plans:
         """The reassignments of all plans."""
         return [row for row in self._rows("changes") if row["action"] == Action.REASSIGN]
 
+    def cancellations(self) -> list[Row]:
+        """The cancellations of all plans."""
+        return [row for row in self._rows("changes") if row["action"] == Action.CANCEL]
+
     def plans(self) -> dict[str, Row]:
         return {row["plan_id"]: row for row in self._rows("plans")}
 
@@ -164,19 +168,17 @@ class Plans:
 
 
 def explained(plans: Plans, foreign: Iterable[Requested]) -> Counter[Requested]:
-    """How often each target may have been requested: once for each plan, and to cancel, and by other clients."""
-    requested, statuses = plans.requested(), plans.plans()
+    """How often each target may have been requested: once for each plan, and by other clients."""
+    requested = plans.requested()
     allowed: Counter[Requested] = Counter(foreign)
     for move in plans.moves():
         key = move["plan_id"], move["wave"], move["topic"], move["partition"]
         if requested.get(key):
             allowed[move["topic"], move["partition"], tuple(move["replicas_after"])] += 1
-        if statuses[move["plan_id"]]["status"] == PlanStatus.CANCELLED:
-            before, after = move["replicas_before"], move["replicas_after"]
-            staying = [broker for broker in after if broker in before]
-            left = [*staying, *(broker for broker in before if broker not in after)]
-            for target in {tuple(before), tuple(left)}:  # Kafka leaves the order of the target; then it is restored
-                allowed[move["topic"], move["partition"], target] += 1
+    for row in plans.cancellations():
+        if requested.get((row["plan_id"], row["wave"], row["topic"], row["partition"])):
+            left = [broker for broker in row["replicas_before"] if broker not in row["adding_before"]]
+            allowed[row["topic"], row["partition"], tuple(left)] += 1  # Kafka leaves the order of the target
     return allowed
 
 

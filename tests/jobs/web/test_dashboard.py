@@ -125,6 +125,39 @@ def test_from_a_broker_to_its_partitions(warehouse: Warehouse, monkeypatch: pyte
     assert [row[0] for row in _cells(searched)] == ["orders-1"]
 
 
+def test_page_of_load(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(warehouse, monkeypatch), "Load")
+    assert "Hour from 2026-11-21 11:00 to 12:00 UTC" in app.text[1].value
+    assert (_cards(app)["limits exceeded"], _cards(app)["bytes in"]) == ("2", "37.2 MiB/s")
+    assert [element.value.split()[0] for element in app.warning] == [
+        "broker",
+        "broker",
+        "leaders",
+        plain_text(f"{HOSTILE}-0"),
+    ]
+    assert [cell[0] for cell in _cells(app)] == ["0", "1", "3"]
+    assert [cell[0] for cell in _cells(app, 1)] == [f"{HOSTILE}-0", "orders-0"]
+    assert len(app.get("vega_lite_chart")) == 2
+    earlier = _calm(app.slider(key="snapshot").set_value(1).run())
+    assert "Hour from 2026-11-21 10:00 to 11:00 UTC" in earlier.text[1].value
+
+
+def test_capacities_of_the_configuration_file(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the cluster that the dashboard was started for."""
+    options = ["--warehouse", warehouse.uri, "--cluster", "default", "--max-plan-age-hours", "24"]
+    monkeypatch.setattr(sys, "argv", ["app.py", *options, "--capacity", '{"out": "100MB/s"}'])
+    app = _turned(_calm(AppTest.from_file(str(APP), default_timeout=60).run()), "Load")
+    rows = app.dataframe[0].value
+    assert rows["% of network out"].to_list() == [51, 42, 24]
+
+
+def test_a_cluster_without_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    Cluster(warehouse).snapshot()
+    app = _turned(_opened(warehouse, monkeypatch), "Load")
+    assert [element.value.partition(".")[0] for element in app.info] == ["No load is known before this time"]
+
+
 def test_page_of_leader_history(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _turned(_opened(warehouse, monkeypatch), "Leader history")
 

@@ -15,8 +15,9 @@ from jobs.web.plan_page import PlanTables, before_and_after, plan_page
 from schemas.enums import OperationKind, PlanKind
 from schemas.rows import PlanRecord, Row
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.load_rows import partition_row
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, change, config_operation, lived_in, stored_plan
-from tests.jobs.support.rows.warehouse_rows import Cluster
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 ISLAND: Final = r'<script type="application/json" id="rows-{}">(.*?)</script>'
 
@@ -111,6 +112,79 @@ def test_a_report_has_the_newest_simulation_of_each_loss(small: Warehouse, tmp_p
     assert [row[0] for row in _cells(page, "whatif-racks")] == ["rack of 2"]
     assert "Losing racks=1: the worst 1 of 1, on snapshot 2" in page
     assert "Losing brokers=1: the worst 2 of 2<" in page
+
+
+def test_a_report_has_the_load_of_the_last_hour(small: Warehouse, tmp_path: Path) -> None:
+    page = unescape(_page(small, tmp_path / "page.html"))
+    section = page[page.index('<section id="load">') : page.index('<section id="leaders">')]
+    assert "Hour from 2026-11-21 11:00 to 12:00 UTC, which ended" in section
+    facts = re.findall(r"<li class=\"(\w*)\"><strong>(.*?)</strong>(.*?)</li>", section)
+    assert facts == [
+        ("", "37.2 MiB/s", "bytes in"),
+        ("", "37.2 MiB/s", "bytes out to consumers"),
+        ("", "1.00 of mean", "broker 0, most disk"),
+        ("warn", "1.31 of mean", "broker 0, most network in"),
+        ("warn", "1.31 of mean", "broker 0, most network out"),
+        ("", "1.00 of mean", "broker 0, most CPU"),
+        ("bad", "2", "limits exceeded"),
+        ("bad", "3", "disks full within 7 days"),
+    ]
+    notes = section[section.index('<ul class="notes">') :].partition("</ul>")[0]
+    assert [note.partition(";")[0] for note in re.findall("<li>(.*?)</li>", notes)] == [
+        "broker 0: its disk is full on Saturday, 2026-11-21 16:00 UTC",
+        "broker 0 uses 127% of its network in, and its limit is 80%",
+        "leaders and replicas are even and load is not: broker 0 has 1.31 times the mean of bytes in",
+        (
+            f"{HOSTILE}-0 alone is 55% of the bytes out of broker 0: no move makes it smaller, only more partitions or "
+            "other keys"
+        ),
+    ]
+
+
+def test_tables_of_load(small: Warehouse, tmp_path: Path) -> None:
+    page = _page(small, tmp_path / "page.html")
+    assert [row[:3] for row in _cells(page, "load-brokers")] == [
+        ["0", 60, 127.5],
+        ["1", 60, 105],
+        ["3", 60, 60],
+    ]
+    busiest = [row[-4:-2] for row in _cells(page, "load-brokers")]
+    assert busiest[0] == ["Sat 2026-11-21 11:00", 97.275]
+    assert _cells(page, "load-partitions") == [
+        [f"{HOSTILE}-0", "0", 54.902, "bytes out", 13.351, 13.351, 13.351, 1, "mean_size", "compacted"],
+        ["orders-0", "1", 21.429, "bytes out", 2.861, 2.861, 5.722, 0.5, "delta_size", ""],
+    ]
+
+
+def test_load_as_of_an_older_snapshot(small: Warehouse, tmp_path: Path) -> None:
+    """That of the last hour that began before the next snapshot, of which an hour has no load."""
+    page = _page(small, tmp_path / "page.html", "--snapshot", "1")
+    assert "Hour from 2026-11-21 10:00 to 11:00 UTC" in page
+    assert [row[0] for row in _cells(page, "load-partitions")] == ["orders-0"]
+
+
+def test_a_cluster_whose_load_was_not_measured(tmp_path: Path) -> None:
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    Cluster(warehouse).snapshot()
+    page = _page(warehouse, tmp_path / "page.html")
+    assert "No load is known; run:" in page
+    assert "surveyor load sample --every 5m" in page
+    assert "svg.hours" in page
+    assert 'class="chart hours"' not in page
+
+
+def test_imported_load_of_every_hour_has_no_map(tmp_path: Path) -> None:
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    cluster = Cluster(warehouse)
+    cluster.brokers, cluster.topics = [broker(0, 10), broker(1, 11)], [topic("orders")]
+    cluster.partitions = {("orders", 0): partition([0, 1])}
+    cluster.snapshot()
+    row = partition_row(None, "orders", 0, 2.0**20, leader=None, method="imported", size_bytes=None)
+    warehouse.append("partition_load", [row])
+    page = _page(warehouse, tmp_path / "page.html")
+    assert "Imported loads, for every hour" in page
+    assert 'class="chart hours"' not in page
+    assert _cells(page, "load-partitions") == [["orders-0", "0", 100, "bytes out", 1, 1, 1, "imported", ""]]
 
 
 def test_report_lists_no_plan_or_commit_after_its_snapshot(small: Warehouse, tmp_path: Path) -> None:

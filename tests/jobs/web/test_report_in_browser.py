@@ -96,7 +96,13 @@ def test_a_report_is_self_contained_and_escapes_texts(browser: Browser, reports:
 
 
 def test_a_report_of_a_cluster_has_charts(browser: Browser, reports: Reports) -> None:
-    marks = {"svg.chart[role=img]": 4, "svg.bars rect": 14, "svg.lines polyline": 3, "svg.shades rect": 8}
+    marks = {
+        "svg.chart[role=img]": 6,
+        "svg.hours rect": 36,
+        "svg.bars rect": 14,
+        "svg.lines polyline": 3,
+        "svg.shades rect": 8,
+    }
     titles = {
         "svg.shades rect.gone title": ["broker 2, #3 2026-11-21 12:00: gone"],
         "svg.shades rect.not-there title": ["broker 3, #1 2026-11-21 10:00: not there"],

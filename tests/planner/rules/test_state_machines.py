@@ -51,7 +51,7 @@ def test_replica_transition(before: ReplicaState, after: ReplicaState) -> None:
 
 def test_actions_take_legal_transitions_only() -> None:
     assert {(start, after) for after, starts in TRANSITIONS.values() for start in starts} <= PARTITION_TRANSITIONS
-    assert {*Action} - TRANSITIONS.keys() == {Action.REASSIGN}  # it writes a request, and no state
+    assert {*Action} - TRANSITIONS.keys() == {Action.REASSIGN, Action.CANCEL}  # they write a request, and no state
 
 
 @pytest.mark.parametrize(("leader", "state"), [(None, P.NEW), (1, P.ONLINE), (7, P.OFFLINE), (NO_LEADER, P.OFFLINE)])

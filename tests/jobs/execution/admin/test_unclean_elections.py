@@ -85,7 +85,9 @@ def outcomes(leader: int) -> tuple[list[Key], dict[int, tuple[str, str]]]:
         asked.extend(keys)
         return dict.fromkeys(keys, 0)
 
-    commit_log = SimpleNamespace(add_outcomes=judged.extend, plan=SimpleNamespace(operations=[]))
+    commit_log = SimpleNamespace(
+        add_outcomes=judged.extend, plan=SimpleNamespace(operations=[], row=SimpleNamespace(options={}))
+    )
     controller = SimpleNamespace(elect_unclean=elect_unclean)
     parts = ReadCluster(leader), commit_log, controller
     lease = SimpleNamespace(refuse_lost=lambda: None)
@@ -107,7 +109,9 @@ def test_clean_elections_are_left_to_the_controller(monkeypatch: pytest.MonkeyPa
     ("changes", "is_admin"), [([UNCLEAN], True), ([CLEAN, UNCLEAN], True), ([CLEAN], False)], ids=str
 )
 def test_a_plan_with_an_unclean_election_can_be_committed(changes: list[Change], is_admin: bool) -> None:  # noqa: FBT001
-    plan = cast("Any", SimpleNamespace(title="p", changes=changes, tasks=[], operations=[]))
+    plan = cast(
+        "Any", SimpleNamespace(title="p", changes=changes, tasks=[], operations=[], row=SimpleNamespace(kind="elect"))
+    )
     cluster = cast("Any", SimpleNamespace(fence=None))
     nothing = cast("Any", None)
     if is_admin:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schemas.enums import Action, OperationKind, Outcome, Step
+from schemas.enums import Action, OperationKind, Outcome, PlanKind, Step
 from schemas.rows import Change, Operation, Place, PlanRow, Row
 from schemas.znode_codecs import Assignment, decode_assignment, decode_config, decode_partitions, decode_state
 from tests.jobs.execution.killed.crash_runner import Planned
@@ -24,7 +24,6 @@ THROTTLE: Final = "throttle"
 APPLIED: Final = frozenset({Outcome.APPLIED})
 _GOING: Final = (OperationKind.DELETE_TOPIC, OperationKind.REMOVE_TOPIC)
 _WITHDRAWN: Final = (OperationKind.WITHDRAW_REASSIGNMENT, OperationKind.WITHDRAW_ELECTION)
-_CALLED_BACK: Final = {Step.CANCEL, Step.RESTORE_ORDER}
 _THROTTLING: Final = {Step.THROTTLE, Step.LIFT_THROTTLE}
 _OURS: Final = ("/controller", "/surveyor", "/brokers/ids")
 """Controllership, lease and registrations, which are no part of a plan."""
@@ -36,26 +35,27 @@ class CommitAudit:
 
     cluster: Planned
     before: Dump
-    attempts: int
-    """The number of the plan's attempts before; their intents are not this command's."""
+    attempts: set[tuple[str, int]]
+    """The attempts before, with their plans; their intents are not this command's."""
     by_kafka: bool
     """Whether Kafka's controller writes the states, with leader epochs of its own."""
 
     @classmethod
     def begin(cls, cluster: Planned, *, by_kafka: bool = False) -> "CommitAudit":
-        attempts = max((row["attempt"] for row in _commits(cluster)), default=0)
-        return cls(cluster, cluster.tree.dump(), attempts, by_kafka)
+        return cls(cluster, cluster.tree.dump(), {_attempt(row) for row in _commits(cluster)}, by_kafka)
 
     @property
     def rows(self) -> list[Row]:
-        """The command's records of the plan's rows; steps such as a take-over belong to no row."""
-        return [row for row in _commits(self.cluster) if row["attempt"] > self.attempts and row["topic"] is not None]
+        """The command's records of the rows of its plans; steps such as a take-over belong to no row."""
+        return [
+            row for row in _commits(self.cluster) if _attempt(row) not in self.attempts and row["topic"] is not None
+        ]
 
     @property
     def throttled(self) -> set[str]:
         """Brokers and topics whose throttle was to be set or removed."""
         meant = [
-            row for row in _commits(self.cluster) if row["action"] in _THROTTLING and row["attempt"] > self.attempts
+            row for row in _commits(self.cluster) if row["action"] in _THROTTLING and _attempt(row) not in self.attempts
         ]
         return {row["message"].partition(":")[0].split()[1] for row in meant if row["outcome"] == Outcome.PENDING}
 
@@ -71,11 +71,13 @@ class CommitAudit:
     def unfinished_rows(self, *, plan: bool = True, outcomes: Collection[Outcome] = APPLIED) -> list[str]:
         """Rows without exactly one allowed outcome; `plan`: all rows of the plan were due."""
         rows = self.rows
-        places = {_place(row) for row in rows} | {row.place for row in _plan_rows(self.cluster) if plan}
-        ends: dict[Place, Counter[int]] = {place: Counter() for place in places}
+        plan_id = self.cluster.plan.plan_id
+        places = {(row["plan_id"], _place(row)) for row in rows}
+        places |= {(plan_id, row.place) for row in _plan_rows(self.cluster) if plan}
+        ends: dict[tuple[str, Place], Counter[int]] = {place: Counter() for place in places}
         for row in rows:
             if row["outcome"] != Outcome.PENDING:
-                ends[_place(row)][row["attempt"]] += 1
+                ends[row["plan_id"], _place(row)][row["attempt"]] += 1
         odd = [f"{_place(row)} is {row['outcome']}: {row['message']}" for row in rows if not _is_among(row, outcomes)]
         return odd + [f"{place} has outcomes {dict(of)}" for place, of in ends.items() if not _is_one(of)]
 
@@ -93,8 +95,9 @@ class CommitAudit:
         for row in rows:
             if row["outcome"] != Outcome.APPLIED:
                 continue
-            if row["action"] in _CALLED_BACK:
-                stands = _is_back(moves[row["topic"], row["partition"]], row["action"], now)
+            if row["plan_id"] != self.cluster.plan.plan_id:
+                in_order = row["action"] == Action.REASSIGN
+                stands = _is_back(moves[row["topic"], row["partition"]], now, in_order=in_order)
             else:
                 stands = _stands(plan_rows[_place(row)], now, by_kafka=self.by_kafka)
             if not stands:
@@ -102,15 +105,20 @@ class CommitAudit:
 
 
 def _commits(cluster: Planned) -> list[Row]:
-    return (
-        cluster.warehouse.rows("commits", ("plan_id", "=", cluster.plan.plan_id))
-        if cluster.warehouse.has("commits")
-        else []
-    )
+    """Rows of the plan, and of plans that cancel it."""
+    if not cluster.warehouse.has("commits"):
+        return []
+    cancelling = cluster.warehouse.rows("plans", ("kind", "=", PlanKind.CANCEL.value))
+    ids = [cluster.plan.plan_id, *(row["plan_id"] for row in cancelling)]
+    return cluster.warehouse.rows("commits", ("plan_id", "in", ids))
 
 
 def _plan_rows(cluster: Planned) -> list[PlanRow]:
     return [*cluster.plan.changes, *cluster.plan.tasks]
+
+
+def _attempt(row: Row) -> tuple[str, int]:
+    return row["plan_id"], row["attempt"]
 
 
 def _place(row: Row) -> Place:
@@ -209,14 +217,14 @@ def _orders(data: bytes | None) -> set[tuple[str, int, tuple[int, ...]]]:
     return {(order.topic, order.partition, (*(order.replicas or ()),)) for order in orders}
 
 
-def _is_back(change: Change, step: str, now: Dump) -> bool:
+def _is_back(change: Change, now: Dump, *, in_order: bool) -> bool:
     """Whether a reassignment was cancelled.
 
     A cancellation may leave another order of replicas, which is restored later.
     """
     replicas, adding, removing = _assigned(_data(now, f"/brokers/topics/{change.topic}"))[change.partition]
     known = change.replicas_before or []
-    is_there = replicas == known if step == Step.RESTORE_ORDER else sorted(replicas) == sorted(known)
+    is_there = replicas == known if in_order else sorted(replicas) == sorted(known)
     return is_there and not adding and not removing
 
 

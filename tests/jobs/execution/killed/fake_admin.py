@@ -16,7 +16,6 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin_client import Creation
 from jobs.execution.admin import (
     admin_commit,
-    cancellation_requests,
     connections,
     controller_client,
     running_waves,
@@ -152,8 +151,7 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     changed: dict[Any, dict[str, Any]] = {
         connections: {"connected_admin": connected},
         running_waves: {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0},
-        admin_commit: {"PREVIOUS_WAVE_SECONDS": 0.0},
-        cancellation_requests: {"CANCELLATION_TIMEOUT_SECONDS": 0.0},
+        admin_commit: {"PREVIOUS_WAVE_SECONDS": 0.0, "CANCELLATION_TIMEOUT_SECONDS": 0.0},
         controller_client: {"_wait_until_seen": read_later},
     }
     for module, names in changed.items():

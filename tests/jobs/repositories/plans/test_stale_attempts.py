@@ -9,6 +9,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.assumptions import assumptions_now
 from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import CommitRows
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import Action, Outcome, PlanKind
 from schemas.rows import Broker, BrokerEpoch, Change, PlanRecord, Row
@@ -129,7 +130,6 @@ def test_as_many_changes_assume_otherwise_as_a_commit_skips(
 
 def test_an_applied_change_assumes_nothing(warehouse: Warehouse) -> None:
     plan = stored(warehouse, WAVES)
-    commit_log = CommitLog.open(warehouse, Plan(plan, [change(WAVES[0])], [], []))
-    commit_log.append_now([RowOutcome(commit_log.plan.changes[0], APPLIED, "")])
+    CommitRows.begin(warehouse, plan.plan_id).append([RowOutcome(change(WAVES[0]), APPLIED, "")])
 
     assert assumptions_now(warehouse, plan, [Broker(broker_id=b, understood=True) for b in (1, 2, 3)]) == []

@@ -136,7 +136,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> CancellingCon
     """Let all commands use this controller."""
     controller = CancellingController(tree)
     answer_as_admin(controller, monkeypatch)
-    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.CANCELLATION_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
     return controller
 

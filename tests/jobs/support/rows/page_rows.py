@@ -18,6 +18,7 @@ from schemas.enums import Action, PlanKind
 from schemas.operation_data import AlteredConfig
 from schemas.rows import PlanRecord, Row
 from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.rows.load_rows import HOUR, broker_row, partition_row
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 
 HOSTILE: Final = "<script>alert(1)</script>"
@@ -105,6 +106,7 @@ def lived_in(warehouse: Warehouse) -> Cluster:
     cluster.partitions[(HOSTILE, 0)] = partition([0, 3], **{**bad, "isr": [0]})
     cluster.snapshot()
     _skewed(warehouse)
+    _measured(warehouse)
     joined = [{"snapshot_id": 1, "kind": "BrokerJoined", "subject": f"broker {number}"} for number in range(3)]
     later = [(2, "BrokerJoined", "broker 3"), (3, "BrokerFailed", "broker 2")]
     warehouse.append("events", [*joined, *(dict(zip(joined[0], event, strict=True)) for event in later)])
@@ -127,6 +129,30 @@ def _skewed(warehouse: Warehouse) -> None:
         for number, led in enumerate((0, 1, 2), start=1)
     ]
     warehouse.append("imbalance", rows)
+
+
+def _measured(warehouse: Warehouse) -> None:
+    """Store six hours of load before the third snapshot, and not the one in between; broker 0 carries most of it.
+
+    Two limits are exceeded, all disks grow, and most of the load of broker 0 is one partition.
+    """
+    hours = [NOW - number * HOUR for number in (6, 5, 4, 2, 1)]
+    rows = [
+        broker_row(hour, broker_id, (12 - 3 * broker_id + number) * 1e6, size_bytes=10**9 * (1 + number), cpu=30.0)
+        for number, hour in enumerate([NOW - 7 * HOUR, *hours])
+        for broker_id in (0, 1, 3)
+    ]
+    warehouse.append("broker_load", rows)
+    partitions = [
+        partition_row(hours[-1], HOSTILE, 0, 14e6, size_bytes=2**30, flags=["compacted"], method="mean_size"),
+        partition_row(hours[-1], "orders", 0, 3e6, size_bytes=2**29, leader=1),
+        partition_row(hours[-2], "orders", 0, 3e6, size_bytes=2**29, leader=1),
+    ]
+    warehouse.append("partition_load", partitions)
+    of_disks = {"resource": "disk", "capacity": 10e9, "source": "log_dirs"}
+    of_network = {"resource": "in", "capacity": 40e6, "source": "file"}
+    capacities = [{"broker_id": broker_id, **one} for broker_id in (0, 1, 3) for one in (of_disks, of_network)]
+    warehouse.append("broker_capacity", [{"valid_from": NOW, **row} for row in capacities])
 
 
 def _commit(warehouse: Warehouse, plan_id: str) -> None:

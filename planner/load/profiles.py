@@ -1,0 +1,149 @@
+"""The windows of the week that plans are made for, and the load of partitions in them.
+
+A window is an hour of the week, in UTC, in which the bytes in or out of all brokers, or of one broker, are the highest.
+A few such hours tell of each broker how much it must carry at most. Of each partition the 95th percentile over the
+weeks counts, by the nearest rank: of fewer than twenty weeks it is the highest. In: BROKER_LOAD and PARTITION_LOAD by
+hour. Out: LOAD_PROFILES without a profile and a version.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from schemas.rows import BrokerLoad
+
+PERCENTILE: Final = 0.95
+
+MIN_WINDOWS, MAX_WINDOWS = 3, 8
+
+EVERY_HOUR: Final = "always"
+"""The window of loads that were imported for every hour."""
+
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+MIN_GROWTH_HOURS: Final = 6
+"""Hours between the oldest and the newest size from which on their difference is the growth of a log."""
+
+_PARTITION: Final = ("topic", "topic_id", "partition")
+
+
+def window_name(hour: datetime) -> str:
+    """Return the hour of the week.
+
+    >>> from datetime import UTC
+    >>> window_name(datetime(2026, 11, 30, 20, tzinfo=UTC))
+    'Mon 20:00'
+    """
+    return f"{DAYS[hour.weekday()]} {hour:%H}:00"
+
+
+def peak_windows(loads: Iterable[BrokerLoad]) -> list[str]:
+    """Return the windows of a profile, in the order of the week: those of the cluster's and of each broker's peaks.
+
+    The windows of the total come first, then those of the brokers with the highest peaks.
+
+    >>> from datetime import UTC
+    >>> def load(hour, broker, bytes_in):
+    ...     rates = {"replication_in": 0, "bytes_out": 0, "replication_out": 0, "leaders": 1, "replicas": 1}
+    ...     time = datetime(2026, 11, 30, hour, tzinfo=UTC)
+    ...     return BrokerLoad(hour=time, broker_id=broker, bytes_in=bytes_in, **rates)
+    >>> peak_windows([load(1, 1, 9), load(1, 2, 1), load(2, 1, 6), load(2, 2, 5), load(3, 1, 1), load(3, 2, 8)])
+    ['Mon 01:00', 'Mon 02:00', 'Mon 03:00']
+    """
+    of_hours: dict[datetime, dict[tuple[int | None, str], float]] = {}
+    for load in loads:
+        if load.hour is None:
+            continue
+        rates = {"in": load.bytes_in + load.replication_in, "out": load.bytes_out + load.replication_out}
+        at = of_hours.setdefault(load.hour, {})
+        for resource, rate in rates.items():
+            at[load.broker_id, resource] = rate
+            at[None, resource] = at.get((None, resource), 0.0) + rate
+    peaks = _percentiles(of_hours)
+    ranked = sorted(
+        (
+            (key[0] is not None, -rate, _place(window), window)
+            for key, by in peaks.items()
+            for window, rate in by.items()
+        )
+    )
+    best: dict[tuple[int | None, str], str] = {
+        key: min(by, key=lambda window: (-by[window], _place(window))) for key, by in peaks.items()
+    }
+    of_brokers = sorted(
+        (key for key in best if key[0] is not None), key=lambda key: (-peaks[key][best[key]], key[0] or 0, key[1])
+    )
+    of_total = sorted(key for key in best if key[0] is None)
+    chosen = list(dict.fromkeys(best[key] for key in (*of_total, *of_brokers)))[:MAX_WINDOWS]
+    further = [window for _, _, _, window in ranked if window not in chosen]
+    chosen += list(dict.fromkeys(further))[: max(MIN_WINDOWS - len(chosen), 0)]
+    return sorted(chosen, key=_place)
+
+
+def _percentiles(
+    of_hours: Mapping[datetime, Mapping[tuple[int | None, str], float]],
+) -> dict[tuple[int | None, str], dict[str, float]]:
+    """Return by broker, None for all, and resource the percentile of each window over the weeks."""
+    weeks: dict[tuple[int | None, str], dict[str, list[float]]] = {}
+    for hour in sorted(of_hours):
+        for key, rate in of_hours[hour].items():
+            weeks.setdefault(key, {}).setdefault(window_name(hour), []).append(rate)
+    return {
+        key: {window: sorted(rates)[ceil(PERCENTILE * len(rates)) - 1] for window, rates in by.items()}
+        for key, by in weeks.items()
+    }
+
+
+def _place(window: str) -> tuple[int, str]:
+    return DAYS.index(window[:3]), window
+
+
+def profiled_loads(hours: DataFrame, windows: Iterable[str]) -> DataFrame:
+    """Return the loads of partitions in each window, with their newest size and growth, from rows of PARTITION_LOAD.
+
+    A partition without hours in a window has no row for it. Sampled hours count before imported ones.
+    """
+    sizes = (
+        hours.where("size_bytes IS NOT NULL")
+        .groupBy(*_PARTITION)
+        .agg(
+            F.max_by("size_bytes", "hour").alias("size_bytes"),
+            F.min_by("size_bytes", "hour").alias("first_size"),
+            (F.unix_seconds(F.max("hour")) - F.unix_seconds(F.min("hour"))).alias("seconds"),
+        )
+    )
+    grows = F.col("seconds") >= MIN_GROWTH_HOURS * timedelta(hours=1).total_seconds()
+    growth = F.when(grows, (F.col("size_bytes") - F.col("first_size")) / F.col("seconds"))
+    rates = (
+        hours.withColumns({"window": _window(windows)})
+        .where("window IS NOT NULL")
+        .groupBy(*_PARTITION, "window")
+        .agg(_percentile("bytes_in"), _percentile("bytes_out"))
+    )
+    sized = sizes.select(*_PARTITION, "size_bytes", growth.alias("growth"))
+    return _joined(rates, sized)
+
+
+def _joined(rates: DataFrame, sizes: DataFrame) -> DataFrame:
+    """Join by partition; the topic id may be null."""
+    left, right = rates.alias("rates"), sizes.alias("sizes")
+    same = [F.col(f"rates.{name}").eqNullSafe(F.col(f"sizes.{name}")) for name in _PARTITION]
+    joined = left.join(right, same[0] & same[1] & same[2], "left")
+    return joined.select("rates.*", "sizes.size_bytes", "sizes.growth")
+
+
+def _window(windows: Iterable[str]) -> Column:
+    """Return the window of an hour, null for the hours of no window. The first of January 1970 was a Thursday."""
+    number = F.pmod(F.expr("unix_seconds(hour) div 3600") + DAYS.index("Thu") * 24, F.lit(7 * 24))
+    names = {DAYS.index(window[:3]) * 24 + int(window[4:6]): window for window in windows}
+    return F.coalesce(*(F.when(number == hour, F.lit(window)) for hour, window in names.items()))
+
+
+def _percentile(column: str) -> Column:
+    rates = F.sort_array(F.collect_list(column))
+    rank = F.greatest(F.ceil(F.size(rates) * PERCENTILE).cast("int"), F.lit(1))
+    return F.array_min(F.slice(rates, rank, 1)).alias(column)
