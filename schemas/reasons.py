@@ -212,6 +212,12 @@ CANNOT_GIVE: Final = Sentence("{brokers} cannot give to others: {rules}")
 CANNOT_TAKE: Final = Sentence("{brokers} cannot take from others: {rules}")
 NO_HELPFUL_MOVES: Final = Sentence("--max-moves {max_moves} allows no more copies that would help")
 OUTSIDE_BAND: Final = Sentence("bytes on {brokers} differ from the mean by more than {percent} %, and no move helps")
+BUDGET_SPENT: Final = Sentence(
+    "loads of {brokers} differ from the mean by more than {percent} %, and no change within the budget helps"
+)
+LOADS_OUTSIDE: Final = Sentence(
+    "loads of {brokers} differ from the mean by more than {percent} %, and no {change} helps"
+)
 UP_TO_SHARE: Final = Sentence("only {brokers} may take replicas, up to an even share; --rebalance balances all brokers")
 ONLY_THESE_RECEIVE: Final = Sentence("only {brokers} may take replicas")
 BOUND_REPLICAS: Final = Sentence("of {count} replicas {bound}")

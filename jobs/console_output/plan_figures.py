@@ -193,7 +193,8 @@ def _reorder_notes(figures: PlanFigures) -> Iterator[str]:
 
 def _uneven_notes(figures: PlanFigures) -> Iterator[str]:
     if figures.uneven:
-        yield f"{'replicas' if figures.moves_bytes is None else 'bytes'} stay uneven: {figures.uneven}"
+        subject = "loads" if figures.load_balance else "replicas" if figures.moves_bytes is None else "bytes"
+        yield f"{subject} stay uneven: {figures.uneven}"
 
 
 def _undone_notes(figures: PlanFigures) -> Iterator[str]:

@@ -130,9 +130,9 @@ def report_profile(settings: Settings, name: str, weeks: int) -> CommandResult:
             f"surveyor: only {pluralise(stored.hours, 'hour')} of loads: other hours of the week may be higher",
             logging.WARNING,
         )
-    what = "new" if stored.is_new else "unchanged"
+    state = "new" if stored.is_new else "unchanged"
     line = (
-        f"profile {name} of {settings.cluster}: version {stored.version}, {what}; windows {', '.join(stored.windows)}, "
+        f"profile {name} of {settings.cluster}: version {stored.version}, {state}; windows {', '.join(stored.windows)}, "
         f"{pluralise(stored.rows, 'row')}; CPU is not modelled"
     )
     steps = [suggestion(settings, "balance the loads", "plan", "reassign", "--rebalance", "--by-load")]

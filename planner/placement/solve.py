@@ -68,7 +68,8 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
         even_topics(model, redirected | goal.even)
     else:
         load_balance = _balance_loads(model, brokers, partitions, goal, redirected)
-        uneven = _band_reason(model, goal, np.isin(model.ids, load_balance.brokers[load_balance.outside]))
+        outside = np.isin(model.ids, load_balance.brokers[load_balance.outside])
+        uneven = _band_reason(model, goal, outside, partitions.loads)
     if partitions.loads is None:
         keep_places(model)
         reordered = even_leaders(model, goal)
@@ -218,13 +219,21 @@ def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGra
     return reasons.CANNOT_TAKE.render(brokers=_broker_names(model, taking), rules=rules)
 
 
-def _band_reason(model: PlacementModel, goal: PlacementGoal, outside: Bools) -> str:
-    """Return why these brokers hold bytes outside the band around the mean; "" if there are none."""
-    if not outside.any():
+def _band_reason(model: PlacementModel, goal: PlacementGoal, outside: Bools, loads: PlacementLoads | None) -> str:
+    """Return why bytes or loads of these brokers are outside the band around the mean.
+
+    It is "" if there are none, or if the goal moves only what it must.
+    """
+    if not outside.any() or not goal.even:
         return ""
     if goal.max_moves is not None and copies(model) >= goal.max_moves:
         return reasons.NO_HELPFUL_MOVES.render(max_moves=goal.max_moves)
-    return reasons.OUTSIDE_BAND.render(brokers=_broker_names(model, outside), percent=f"{100 * goal.within:g}")
+    band = {"brokers": _broker_names(model, outside), "percent": f"{100 * goal.within:g}"}
+    if loads is None:
+        return reasons.OUTSIDE_BAND.render(**band)
+    if loads.max_bytes is not None:
+        return reasons.BUDGET_SPENT.render(**band)
+    return reasons.LOADS_OUTSIDE.render(**band, change="change" if loads.copy else "election")
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:
