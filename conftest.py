@@ -92,7 +92,7 @@ LONG: Final = (
     *("dags_brokers", "kraft_plans_brokers", "bare_environment", "spark_clusters", "demo", "listen_brokers"),
     *("standby", "whole_job_on_stores", "moves_brokers", "leadership_brokers", "placement_brokers", "kraft_brokers"),
     *("control_brokers", "pages_brokers", "kraft_secured_plans_brokers", "rounds_at_once", "catalog"),
-    *("runbook_brokers", "kraft_restarts_brokers", "migration_brokers", "stock_life_brokers"),
+    *("runbook_brokers", "kraft_restarts_brokers", "load_accuracy_brokers", "migration_brokers", "stock_life_brokers"),
 )
 """Files of more than a minute, `test_` left out, which begin first, the longest of them before the others: no worker is
 left alone with one at the end.
