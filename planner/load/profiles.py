@@ -7,7 +7,6 @@ hour. Out: LOAD_PROFILES without a profile and a version.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
 from math import ceil
 from typing import Final
 
@@ -25,20 +24,21 @@ EVERY_HOUR: Final = "always"
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
+HOUR_SECONDS: Final = 3600
+
 MIN_GROWTH_HOURS: Final = 6
 """Hours between the oldest and the newest size from which on their difference is the growth of a log."""
 
 _PARTITION: Final = ("topic", "topic_id", "partition")
 
 
-def window_name(hour: datetime) -> str:
-    """Return the hour of the week.
+def window_name(day: int, hour: int) -> str:
+    """Return the hour of a week that begins on Monday.
 
-    >>> from datetime import UTC
-    >>> window_name(datetime(2026, 11, 30, 20, tzinfo=UTC))
+    >>> window_name(0, 20)
     'Mon 20:00'
     """
-    return f"{DAYS[hour.weekday()]} {hour:%H}:00"
+    return f"{DAYS[day]} {hour:02}:00"
 
 
 def peak_windows(loads: Iterable[BrokerLoad]) -> list[str]:
@@ -46,7 +46,7 @@ def peak_windows(loads: Iterable[BrokerLoad]) -> list[str]:
 
     The windows of the total come first, then those of the brokers with the highest peaks.
 
-    >>> from datetime import UTC
+    >>> from datetime import UTC, datetime
     >>> def load(hour, broker, bytes_in):
     ...     rates = {"replication_in": 0, "bytes_out": 0, "replication_out": 0, "leaders": 1, "replicas": 1}
     ...     time = datetime(2026, 11, 30, hour, tzinfo=UTC)
@@ -54,12 +54,12 @@ def peak_windows(loads: Iterable[BrokerLoad]) -> list[str]:
     >>> peak_windows([load(1, 1, 9), load(1, 2, 1), load(2, 1, 6), load(2, 2, 5), load(3, 1, 1), load(3, 2, 8)])
     ['Mon 01:00', 'Mon 02:00', 'Mon 03:00']
     """
-    of_hours: dict[datetime, dict[tuple[int | None, str], float]] = {}
+    of_hours: dict[int, dict[tuple[int | None, str], float]] = {}
     for load in loads:
         if load.hour is None:
             continue
         rates = {"in": load.bytes_in + load.replication_in, "out": load.bytes_out + load.replication_out}
-        at = of_hours.setdefault(load.hour, {})
+        at = of_hours.setdefault(int(load.hour.timestamp()) // HOUR_SECONDS, {})
         for resource, rate in rates.items():
             at[load.broker_id, resource] = rate
             at[None, resource] = at.get((None, resource), 0.0) + rate
@@ -85,17 +85,23 @@ def peak_windows(loads: Iterable[BrokerLoad]) -> list[str]:
 
 
 def _percentiles(
-    of_hours: Mapping[datetime, Mapping[tuple[int | None, str], float]],
+    of_hours: Mapping[int, Mapping[tuple[int | None, str], float]],
 ) -> dict[tuple[int | None, str], dict[str, float]]:
     """Return by broker, None for all, and resource the percentile of each window over the weeks."""
     weeks: dict[tuple[int | None, str], dict[str, list[float]]] = {}
     for hour in sorted(of_hours):
         for key, rate in of_hours[hour].items():
-            weeks.setdefault(key, {}).setdefault(window_name(hour), []).append(rate)
+            weeks.setdefault(key, {}).setdefault(_window_of(hour), []).append(rate)
     return {
         key: {window: sorted(rates)[ceil(PERCENTILE * len(rates)) - 1] for window, rates in by.items()}
         for key, by in weeks.items()
     }
+
+
+def _window_of(hour: int) -> str:
+    """Return the window of an hour since 1970, which began on a Thursday."""
+    day, hour_of_day = divmod(hour, 24)
+    return window_name((day + DAYS.index("Thu")) % len(DAYS), hour_of_day)
 
 
 def _place(window: str) -> tuple[int, str]:
@@ -116,7 +122,7 @@ def profiled_loads(hours: DataFrame, windows: Iterable[str]) -> DataFrame:
             (F.unix_seconds(F.max("hour")) - F.unix_seconds(F.min("hour"))).alias("seconds"),
         )
     )
-    grows = F.col("seconds") >= MIN_GROWTH_HOURS * timedelta(hours=1).total_seconds()
+    grows = F.col("seconds") >= MIN_GROWTH_HOURS * HOUR_SECONDS
     growth = F.when(grows, (F.col("size_bytes") - F.col("first_size")) / F.col("seconds"))
     rates = (
         hours.withColumns({"window": _window(windows)})
