@@ -38,6 +38,11 @@ _PROPERTIES: Final = {
     "delta.deletedFileRetentionDuration": "interval 365 days",
 }
 
+_STATISTICS: Final = "delta.dataSkippingStatsColumns"
+
+_STATISTICS_OF: Final = {"partition_load": "hour,topic,partition,method,stored_until"}
+"""Columns with statistics instead of the first ones: a rollup finds by them what is new."""
+
 _APPEND_ONLY: Final = "delta.appendOnly"
 
 _APPEND_ONLY_TABLES: Final = frozenset({"commits"})
@@ -69,7 +74,8 @@ class Incompatibility:
 def properties_of(name: str) -> dict[str, str]:
     """Return the properties of a table: Delta's properties that Surveyor relies on, and the version of its schema."""
     append_only = {_APPEND_ONLY: "true"} if name in _APPEND_ONLY_TABLES else {}
-    return _PROPERTIES | append_only | {VERSION_PROPERTY: str(SCHEMA_VERSION)}
+    statistics = {_STATISTICS: _STATISTICS_OF[name]} if name in _STATISTICS_OF else {}
+    return _PROPERTIES | append_only | statistics | {VERSION_PROPERTY: str(SCHEMA_VERSION)}
 
 
 def changed_properties(name: str, table: DeltaTable) -> dict[str, str]:
