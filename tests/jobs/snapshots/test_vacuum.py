@@ -539,7 +539,7 @@ def test_the_last_state_of_a_lost_one_is_kept(warehouse: Warehouse) -> None:
 
 
 def test_loads_have_their_own_retention(cluster: Cluster) -> None:
-    """Samples stay for two weeks and hours for a year, whatever the retention of snapshots; imported hours have no age."""
+    """Samples stay for two weeks and hours for a year, whatever the retention of snapshots; imports have no age."""
     warehouse, minute = cluster.warehouse, timedelta(minutes=1)
     of_partition = {"topic": "orders", "partition": 0}
     of_group = {"group_id": "g", "topic": "orders"}
