@@ -25,6 +25,7 @@ from bench.parts import bench_planning, bench_writing
 from bench.placement import bench_placement
 from bench.report import Report
 from bench.resident import bench_resident
+from bench.sampling import bench_sampling
 from bench.snapshots import UNCHANGED, WARM_UP, Sample, SnapshotBench
 from bench.takeover import bench_takeover
 from jobs.adapters.embedded.processes import exit_on_sigterm
@@ -80,6 +81,7 @@ def run(options: argparse.Namespace) -> Report:
             samples += snapshots
             samples.append(Sample(bench_shell(synthetic, warm, options.rounds)))
             samples.append(Sample(bench_kraft(spark, synthetic, options.rounds)))
+        samples.append(bench_sampling(partitions, options.rounds))
     works: dict[str, Callable[[], Iterable[Figure]]] = {
         "notification": lambda: [bench_notification(options.notified)],
         "fail-over": lambda: chain.from_iterable(map(bench_failover, options.failover)),

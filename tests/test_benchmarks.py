@@ -10,6 +10,7 @@ from bench.kraft_commit import commit_seconds
 from bench.notification import bench_notification
 from bench.parts import bench_planning, bench_writing
 from bench.report import Report
+from bench.sampling import bench_sampling
 from bench.snapshots import SnapshotBench
 from bench.ten_million import Comparison, Run
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
@@ -60,6 +61,15 @@ def test_simulated_kraft_brokers(spark: SparkSession, newest: str) -> None:
     assert figure.measured.endswith(" 10,100 partitions")
     assert (figure.baseline, figure.target) == ("first snapshot from ZooKeeper", None)
     assert figure.ratio > 0
+
+
+@pytest.mark.repeat
+@pytest.mark.usefixtures("spark")
+def test_a_sample_of_simulated_brokers() -> None:
+    sample = bench_sampling(2_000, 1)
+    assert (sample.figure.measured, sample.figure.target) == ("sample of 100 simulated brokers, 2,000 partitions", None)
+    assert sample.cost is not None
+    assert sample.cost.bytes_added > 0
 
 
 @pytest.mark.repeat

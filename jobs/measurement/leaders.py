@@ -89,13 +89,12 @@ class Leaders:
     def id_of_topic(self) -> dict[bytes, str | None]:
         return dict(zip(self.names, self.topic_ids.to_pylist(), strict=True))
 
-    def positions(self, partitions: Partitions) -> Array:
-        """Return where these partitions, in any order, are in the arrays; -1 for those that are not."""
-        wanted = partitions.keys
-        if not len(self.keys):
-            return np.full(len(wanted), -1)
-        rows = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where(self.keys[rows] == wanted, rows, -1)
+    @cached_property
+    def partition_counts(self) -> Array:
+        """Partitions of each topic by code, up to its last one; 0 for the code -1 of an unknown topic."""
+        counts = np.zeros(len(self.names) + 1, np.int64)
+        np.maximum.at(counts, self.partitions.topic, self.partitions.partition.astype(np.int64) + 1)
+        return counts
 
     def led_by(self, broker_id: int) -> Array:
         """Return the positions of a broker's partitions."""
@@ -106,6 +105,18 @@ class Leaders:
         partitions = Partitions(self.partitions.topic[marked], self.partitions.partition[marked])
         leader, leader_epoch = self.leader[marked], self.leader_epoch[marked]
         return replace(self, partitions=partitions, leader=leader, leader_epoch=leader_epoch)
+
+
+def found(keys: Array, wanted: Array) -> Array:
+    """Return the positions of wanted keys among sorted keys, -1 for those that are not among them.
+
+    >>> found(np.array([2, 5, 7]), np.array([7, 3, 2])).tolist(), found(np.array([], int), np.array([3])).tolist()
+    ([2, -1, 0], [-1])
+    """
+    if not len(keys):
+        return np.full(len(wanted), -1)
+    rows = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[rows] == wanted, rows, -1)
 
 
 def _filled(column: pa.ChunkedArray, value: int) -> Array:

@@ -32,7 +32,7 @@ from jobs.adapters.brokers.partition_offsets import (
 from jobs.adapters.brokers.topic_entries import Array
 from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.measurement.leaders import Leaders, current_leaders
+from jobs.measurement.leaders import Leaders, current_leaders, found
 from schemas.enums import NO_LEADER
 from schemas.rows import Broker
 
@@ -167,15 +167,18 @@ class PartitionSamples:
         self.local_start[rows] = answer.local_starts
 
     def add_sizes(self, broker_id: int, log_dirs: Sequence[ReportedLogDir]) -> None:
-        """Add the sizes of a broker's logs that it leads; note topics with other logs."""
+        """Add the sizes of a broker's logs that it leads; note topics with logs of other partitions."""
+        led = self.leaders.led_by(broker_id)
         for topics in (row.topics for row in log_dirs):
             entries, topic = topics.entries, topics.topic_of_entry
             codes = np.array([self.leaders.codes.get(name, -1) for name in topics.names], np.int64)
-            rows = self.leaders.positions(Partitions(codes[topic], entries["partition_index"]))
-            self.others |= {topics.names[number] for number in np.unique(topic[rows < 0]).tolist()}
-            current = np.flatnonzero((rows >= 0) & (entries["is_future_key"] == 0))
-            led = current[self.leaders.leader[rows[current]] == broker_id]
-            self.size[rows[led]] = entries["partition_size"][led]
+            partition = entries["partition_index"]
+            is_other = partition >= self.leaders.partition_counts[codes[topic]]
+            self.others |= {topics.names[number] for number in np.unique(topic[is_other]).tolist()}
+            current = np.flatnonzero(entries["is_future_key"] == 0)
+            wanted = Partitions(codes[topic[current]], partition[current])
+            rows = found(self.leaders.keys[led], wanted.keys)
+            self.size[led[rows[rows >= 0]]] = entries["partition_size"][current[rows >= 0]]
 
     def is_of(self, codes: Sequence[int]) -> Array:
         """Mark the partitions of topics with these codes."""
@@ -220,6 +223,11 @@ class PartitionSamples:
         arrays = [pa.array(columns[column.name]).cast(column.type) for column in SAMPLE_COLUMNS]
         return pa.Table.from_arrays(arrays, schema=SAMPLE_COLUMNS)
 
+    def topics(self, is_kept: Array) -> set[bytes]:
+        """Return the topics of the rows of `table`."""
+        codes = np.unique(self.leaders.partitions.topic[is_kept & self.is_sampled])
+        return {self.leaders.names[code] for code in codes.tolist()}
+
     def missing(self, is_counted: Array) -> Counter[str]:
         """Count partitions without a sample by reason."""
         rows = np.flatnonzero(is_counted & ~self.is_sampled)
@@ -240,6 +248,8 @@ class SampledCluster(NamedTuple):
 
     rows: pa.Table
     """Rows of SAMPLE_COLUMNS."""
+    topics: int
+    """Topics with a row."""
     missing: Counter[str]
     """Partitions without a row by reason."""
     topic_ids: Mapping[bytes, str | None]
@@ -281,6 +291,7 @@ def sample_partitions(
     every = np.ones(len(second.error), bool)
     return SampledCluster(
         rows=pa.concat_tables([first.table(is_kept), second.table(every)]),
+        topics=len(first.topics(is_kept) | second.topics(every)),
         missing=first.missing(~first.is_of(asked_again)) + second.missing(every),
         topic_ids=leaders.id_of_topic | again.id_of_topic,
         answers=answers,
@@ -301,6 +312,6 @@ def _kept_and_needed(first: PartitionSamples, again: Leaders) -> tuple[Array, Ar
     ]
     is_kept = ~first.is_of(recreated)
     codes_before = np.array([-1 if code is None else code for code in codes], np.int64)
-    rows = before.positions(Partitions(codes_before[again.partitions.topic], again.partitions.partition))
+    rows = found(before.keys, Partitions(codes_before[again.partitions.topic], again.partitions.partition).keys)
     is_sampled = np.append(is_kept & first.is_sampled, False)
     return is_kept, ~is_sampled[rows]

@@ -71,7 +71,7 @@ def group_table(groups: Sequence[GroupPositions], topic_ids: Mapping[bytes, str 
         for name in ("error_code", "partition_index", "committed_offset")
     )
     group = np.repeat(np.arange(len(groups)), [len(row.topics.entries) for row in groups])
-    known = pa.array(np.flatnonzero((error == NO_ERROR) & (committed > NO_POSITION)))
+    is_known = pa.array((error == NO_ERROR) & (committed > NO_POSITION))
     names = pa.array(codes, pa.binary()).cast(pa.string())
     columns = {
         **{name: pa.array([getattr(row, name) for row in groups]).take(group) for name in _OF_GROUP},
@@ -81,11 +81,8 @@ def group_table(groups: Sequence[GroupPositions], topic_ids: Mapping[bytes, str 
         "committed": as_native(committed),
         "member_rack": pa.concat_arrays([pa.array([], pa.string()), *map(_racks, groups)]),
     }
-    return (
-        pa.table([columns[column.name] for column in GROUP_COLUMNS], GROUP_COLUMNS.names)
-        .take(known)
-        .cast(GROUP_COLUMNS)
-    )
+    rows = pa.table([columns[column.name] for column in GROUP_COLUMNS], GROUP_COLUMNS.names).cast(GROUP_COLUMNS)
+    return rows.filter(is_known)
 
 
 _OF_GROUP: Final = ("sampled_at", "group_id", "group_type")
@@ -98,9 +95,10 @@ def _joined(arrays: Iterable[Array]) -> Array:
 
 def _racks(group: GroupPositions) -> pa.Array:
     """Return the rack for each entry of a group."""
-    entries, names = group.topics.entries, [name.decode() for name in group.topics.names]
+    entries = group.topics.entries
     if not group.racks:
         return pa.nulls(len(entries), pa.string())
+    names = [name.decode() for name in group.topics.names]
     keys = zip(group.topics.topic_of_entry.tolist(), entries["partition_index"].tolist(), strict=True)
     return pa.array([group.racks.get((names[topic], partition)) for topic, partition in keys], pa.string())
 

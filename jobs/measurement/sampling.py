@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 import msgspec
-import pyarrow.compute as pc
 from msgspec import Struct
 
 from jobs.adapters.brokers.admin_client import read_properties
@@ -60,6 +59,7 @@ class StoredSample(Struct, frozen=True, kw_only=True):
     partitions: int
     missing: list[MissingPartitions]
     groups: int
+    """Groups that were read, also those without an offset."""
     group_offsets: int
     """Positions of groups in partitions."""
     missing_groups: list[MissingGroup]
@@ -108,9 +108,9 @@ def take_sample(settings: Settings) -> StoredSample:
     return StoredSample(
         stored_at=stored_at,
         brokers=len(sampled.answers),
-        topics=pc.count_distinct(sampled.rows["topic"]).as_py(),
+        topics=sampled.topics,
         partitions=sampled.rows.num_rows,
-        groups=pc.count_distinct(groups["group_id"]).as_py(),
+        groups=sum(len(reading.groups) for reading in readings),
         group_offsets=groups.num_rows,
         missing=[MissingPartitions(partitions=count, reason=reason) for reason, count in sampled.missing.items()],
         silent=[SilentBroker(broker_id=broker, reason=reason) for broker, reason in sampled.silent.items()],

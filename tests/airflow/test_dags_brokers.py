@@ -509,3 +509,10 @@ def test_vacuum_and_report(airflow: InsideAirflow, warehouse: Warehouse) -> None
     assert (done.state, done.having(SUCCESS)) == (SUCCESS, {"vacuum", "sizes", "report", "metrics"})
     assert "surveyor_last_snapshot_age_seconds" in (airflow.home / "pages" / "surveyor.prom").read_text()
     assert (airflow.home / "pages" / "report.html").read_text().startswith("<!")
+
+
+def test_load_sample(airflow: InsideAirflow, warehouse: Warehouse) -> None:
+    done = airflow.run("load_sample")
+
+    assert (done.state, done.having(SUCCESS)) == (SUCCESS, {"sample"})
+    assert {row["broker_id"] for row in warehouse.rows("broker_metrics")} == {0, 1, 2}

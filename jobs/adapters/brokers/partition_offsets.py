@@ -107,7 +107,8 @@ class _Request(ListOffsetsRequest, init=False):  # type: ignore[call-arg, misc] 
             self.topics = entries.objects
             encoded: bytes = super().encode(*args, **settings)
             return encoded
-        body = struct.pack(">ib", self.replica_id, self.isolation_level) + layout.encode(entries.entries) + b"\0"
+        replica_and_isolation = struct.pack(">ib", self.replica_id, self.isolation_level)
+        body = replica_and_isolation + layout.encode(entries.entries, REQUESTED) + b"\0"
         framed: bytes = self.encode_header(flexible=True) + body
         return struct.pack(">i", len(framed)) + framed
 
@@ -141,7 +142,7 @@ class _Asked:
         topics, counts = np.unique(partitions.topic, return_counts=True)
         self._names = [names[code] for code in topics.tolist()]
         self._counts, self._codes, self._partitions = counts, codes, partitions
-        self._layout, self._expected = (TopicLayout(self._names, counts, fields) for fields in (REQUESTED, ANSWERED))
+        self._layout = TopicLayout(self._names, counts)
 
     def request(self, timestamp: int) -> _Request:
         entries = np.empty(len(self._partitions.partition), np.dtype([*REQUESTED]))
@@ -162,7 +163,7 @@ class _Asked:
         Brokers before Kafka 4.0 answer in the order of the request, later ones in that of their hash tables.
         """
         if response.is_flexible:
-            entries = self._expected.decode(response.data, _AFTER_THROTTLE_TIME)
+            entries = self._layout.decode(response.data, _AFTER_THROTTLE_TIME, ANSWERED)
             if entries is not None and np.array_equal(entries["partition_index"], self._partitions.partition):
                 return slice(None), entries
         topics = decode_topics(response, ANSWERED)

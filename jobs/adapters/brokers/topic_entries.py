@@ -70,34 +70,40 @@ class TopicEntries(NamedTuple):
 class TopicLayout:
     """The form of an encoded list of topics in flexible versions: where entries are, and the bytes between them."""
 
-    def __init__(self, names: Sequence[bytes], counts: Array, fields: Fields) -> None:
-        self._kind = _entry_type(fields)
+    def __init__(self, names: Sequence[bytes], counts: Array) -> None:
         between = [_length(len(names))]
         for name, count in zip(names, counts.tolist(), strict=True):
             between[-1] += _length(len(name)) + name + _length(count)
             between.append(b"\0")  # the topic has no tagged fields
-        sizes = np.empty(2 * len(between) - 1, np.int64)
-        sizes[::2] = np.fromiter(map(len, between), np.int64, len(between))
-        sizes[1::2] = counts * self._kind.itemsize
-        self._is_entry = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
         self._between = np.frombuffer(b"".join(between), np.uint8)
+        self._sizes = np.empty(2 * len(between) - 1, np.int64)
+        self._sizes[::2] = np.fromiter(map(len, between), np.int64, len(between))
+        self._counts = counts
 
-    def encode(self, entries: Array) -> bytes:
+    def _is_entry(self, kind: np.dtype[Any]) -> Array:
+        """Mark the bytes of entries."""
+        self._sizes[1::2] = self._counts * kind.itemsize
+        return np.repeat(np.arange(len(self._sizes)) % 2 == 1, self._sizes)
+
+    def encode(self, entries: Array, fields: Fields) -> bytes:
         """Encode the list with these entries, in the order of the topics."""
-        filled = np.zeros(len(entries), self._kind)
-        for name in entries.dtype.names or ():
+        filled = np.zeros(len(entries), _entry_type(fields))
+        for name, _ in fields:
             filled[name] = entries[name]
-        data = np.empty(len(self._is_entry), np.uint8)
-        data[~self._is_entry] = self._between
-        data[self._is_entry] = filled.view(np.uint8)
+        is_entry = self._is_entry(filled.dtype)
+        data = np.empty(len(is_entry), np.uint8)
+        data[~is_entry] = self._between
+        data[is_entry] = filled.view(np.uint8)
         return data.tobytes()
 
-    def decode(self, data: bytes, at: int) -> Array | None:
+    def decode(self, data: bytes, at: int, fields: Fields) -> Array | None:
         """Decode the entries of a list at an offset; return None if it has another form."""
-        part = np.frombuffer(data, np.uint8)[at : at + len(self._is_entry)]
-        if len(part) < len(self._is_entry) or not np.array_equal(part[~self._is_entry], self._between):
+        kind = _entry_type(fields)
+        is_entry = self._is_entry(kind)
+        part = np.frombuffer(data, np.uint8)[at : at + len(is_entry)]
+        if len(part) < len(is_entry) or not np.array_equal(part[~is_entry], self._between):
             return None
-        entries = part[self._is_entry].view(self._kind)
+        entries = part[is_entry].view(kind)
         return None if entries[_TAGS].any() else entries
 
 

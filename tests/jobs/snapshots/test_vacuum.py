@@ -539,7 +539,7 @@ def test_the_last_state_of_a_lost_one_is_kept(warehouse: Warehouse) -> None:
 
 
 def test_loads_have_their_own_retention(cluster: Cluster) -> None:
-    """Samples stay for two weeks and hours for a year, whatever the retention of snapshots."""
+    """Samples stay for two weeks and hours for a year, whatever the retention of snapshots; imports have no age."""
     warehouse, minute = cluster.warehouse, timedelta(minutes=1)
     of_partition = {"topic": "orders", "partition": 0}
     of_group = {"group_id": "g", "topic": "orders"}
@@ -558,12 +558,12 @@ def test_loads_have_their_own_retention(cluster: Cluster) -> None:
     for name, (column, kept, row) in rows.items():
         warehouse.append(name, [{**row, column: NOW - kept + minute}, {**row, column: NOW - kept - minute}])
     warehouse.append("partition_load", [{**of_partition, "hour": None, "method": "imported"}])
-    for profile, count in (("default", 12), ("night", 3)):
+    for profile, versions in (("default", 12), ("night", 3)):
         row = {"profile": profile, "created_at": NOW, "window": "Mon 20:00", "partition": 0}
         topics = ("orders", "bills")
         warehouse.append(
             "load_profiles",
-            [{**row, "version": n + 1, "topic": name} for n in range(count) for name in topics],
+            [{**row, "version": n + 1, "topic": name} for n in range(versions) for name in topics],
         )
 
     dry = run(warehouse, timedelta(hours=1), dry_run=True)

@@ -19,7 +19,10 @@ from jobs.adapters.brokers.partition_offsets import (
     Partitions,
     list_offsets,
 )
-from jobs.adapters.brokers.topic_entries import UndecodedResponse
+from jobs.adapters.brokers.topic_entries import TopicEntries, UndecodedResponse
+
+Respond = Callable[[Any], Any]
+"""Returns the response to a request, both as kafka-python's objects, which are untyped."""
 
 Topics = dict[str, dict[int, tuple[int, int, int]]]
 """An error, an offset and a leader epoch by topic and partition."""
@@ -37,10 +40,10 @@ _LogTopic = _LogDir.DescribeLogDirsTopic
 _Log = _LogTopic.DescribeLogDirsPartition
 
 
-def _ask(respond: Callable[[Any], Any], kind: Any, version: int) -> Callable[[Any], UndecodedResponse]:  # noqa: ANN401 - kafka-python is untyped
+def _ask(respond: Respond, kind: Any, version: int) -> Callable[[Any], UndecodedResponse]:  # noqa: ANN401 - as above
     """Answer a request, as it is sent, in a version of the API; `respond` gets what kafka-python reads of it."""
 
-    def ask(request: Any) -> UndecodedResponse:  # noqa: ANN401 - kafka-python is untyped
+    def ask(request: Any) -> UndecodedResponse:  # noqa: ANN401 - as above
         request.API_VERSION = version
         request.with_header(7, "tests")
         sent = bytes(request.encode(header=True, framed=True))
@@ -58,7 +61,7 @@ def test_offsets(version: int, topics: Topics, is_reversed: bool) -> None:  # no
     names = sorted(topics)
     keys = [(name, number) for name in names for number in sorted(topics[name])]
 
-    def respond(received: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    def respond(received: Any) -> Any:  # noqa: ANN401 - as above
         assert (received.replica_id, received.isolation_level) == (-1, 0)
         requested = {
             (topic.name, row.partition_index): row.timestamp for topic in received.topics for row in topic.partitions
@@ -93,7 +96,7 @@ def _rows(answered: Offsets) -> list[tuple[int, int, int]]:
 def test_partitions_without_an_answer() -> None:
     led = Partitions(np.array([0, 0]), np.array([0, 1]))
 
-    def respond(_: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    def respond(_: Any) -> Any:  # noqa: ANN401 - as above
         row = _Partition(partition_index=1, error_code=0, timestamp=-1, offset=5, leader_epoch=2)
         return ListOffsetsResponse(throttle_time_ms=0, topics=[_Topic(name="t", partitions=[row])])
 
@@ -151,7 +154,7 @@ def test_log_dirs(version: int, log_dirs: list[Any], error: int) -> None:
     ]
 
 
-def _logs(topics: Any) -> list[tuple[str, int, int, int, bool]]:  # noqa: ANN401 - kafka-python is untyped
-    names = [topics.names[number].decode() for number in np.repeat(np.arange(len(topics.names)), topics.counts)]
+def _logs(topics: TopicEntries) -> list[tuple[str, int, int, int, bool]]:
+    names = [topics.names[number].decode() for number in topics.topic_of_entry.tolist()]
     columns = (topics.entries[name].tolist() for name in ("partition_index", "partition_size", "offset_lag"))
     return [*zip(names, *columns, topics.entries["is_future_key"].astype(bool).tolist(), strict=True)]
