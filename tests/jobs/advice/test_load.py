@@ -10,6 +10,7 @@ from jobs.measurement.load_summary import LoadFindings, LoadTimes
 from jobs.repositories.loads import LoadWindow
 from jobs.runtime.suggestions import Suggestion
 from planner.load.findings import AboveLimit, FillingDisk, HotPartition, Unevenness
+from tests.docs.command_checks import fault
 from tests.jobs.support.rows.load_rows import HOUR
 from tests.jobs.support.rows.warehouse_rows import NOW
 
@@ -79,10 +80,15 @@ CASES: Final[list[tuple[dict[str, Any], str | None, str | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("found", "what", "command"), CASES)
-def test_what_is_said_of_the_load(found: dict[str, Any], what: str | None, command: str | None) -> None:
+@pytest.mark.parametrize(("found", "text", "command"), CASES)
+def test_what_is_said_of_the_load(found: dict[str, Any], text: str | None, command: str | None) -> None:
     findings = LoadFindings(**{"times": times(), **found})
-    assert list(load_steps(findings, NOW)) == ([] if what is None else [Suggestion(what, command)])
+    assert list(load_steps(findings, NOW)) == ([] if text is None else [Suggestion(text, command)])
+
+
+@pytest.mark.parametrize("command", sorted({command for *_, command in CASES if command is not None}))
+def test_the_command_line_takes_the_command(command: str) -> None:
+    assert fault(command.split()) is None
 
 
 def test_the_most_urgent_first_and_no_plan_while_something_moves() -> None:
