@@ -70,6 +70,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_spark_clusters.py",
     },
     "load.md": {
+        "surveyor show load": "tests/jobs/console_output/test_show_load.py",
         "surveyor load import loads.csv": "tests/jobs/measurement/test_import_command.py",
         "surveyor load import --prometheus": "tests/jobs/measurement/test_prometheus_import.py",
         "broker_label = ": "tests/jobs/measurement/test_prometheus_queries.py",
