@@ -558,12 +558,12 @@ def test_loads_have_their_own_retention(cluster: Cluster) -> None:
     for name, (column, kept, row) in rows.items():
         warehouse.append(name, [{**row, column: NOW - kept + minute}, {**row, column: NOW - kept - minute}])
     warehouse.append("partition_load", [{**of_partition, "hour": None, "method": "imported"}])
-    for profile, versions in (("default", 12), ("night", 3)):
+    for profile, count in (("default", 12), ("night", 3)):
         row = {"profile": profile, "created_at": NOW, "window": "Mon 20:00", "partition": 0}
         topics = ("orders", "bills")
         warehouse.append(
             "load_profiles",
-            [{**row, "version": n + 1, "topic": name} for n in range(versions) for name in topics],
+            [{**row, "version": n + 1, "topic": name} for n in range(count) for name in topics],
         )
 
     dry = run(warehouse, timedelta(hours=1), dry_run=True)
