@@ -153,15 +153,16 @@ def least_ends(warehouse: Warehouse, leaders: Leaders) -> Array:
     rows = warehouse.read(SAMPLES, ("stored_at", ">=", newest), columns=columns)
     topics = rows["topic"].cast(pa.string()).combine_chunks().dictionary_encode()
     codes = np.array([leaders.codes.get(name.encode(), -1) for name in topics.dictionary.to_pylist()], np.int64)
-    position = leaders.positions(Partitions(codes[topics.indices.to_numpy()], rows["partition"].to_numpy()))
-    found = np.flatnonzero(position >= 0)
-    at = position[found]
-    ids = rows["topic_id"].cast(pa.string()).combine_chunks().take(pa.array(found))
+    sampled = Partitions(codes[topics.indices.to_numpy()], rows["partition"].to_numpy())
+    position = found(leaders.keys, sampled.keys)
+    known = np.flatnonzero((position >= 0) & (sampled.topic >= 0))
+    at = position[known]
+    ids = rows["topic_id"].cast(pa.string()).combine_chunks().take(pa.array(known))
     is_other = pc.not_equal(ids, leaders.topic_ids.cast(pa.string()).take(pa.array(leaders.partitions.topic[at])))
     ends[at] = np.where(
         pc.fill_null(is_other, False).to_numpy(zero_copy_only=False),  # noqa: FBT003 - Arrow's
         OTHER_TOPIC,
-        _filled(rows["log_end"], NO_OFFSET)[found],
+        _filled(rows["log_end"], NO_OFFSET)[known],
     )
     return ends
 
