@@ -74,6 +74,10 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "surveyor load import loads.csv": "tests/jobs/measurement/test_import_command.py",
         "surveyor load import --prometheus": "tests/jobs/measurement/test_prometheus_import.py",
         "broker_label = ": "tests/jobs/measurement/test_prometheus_queries.py",
+        "make demo DEMO_ARGS=--load": "tests/jobs/stories/test_demo.py",
+        "surveyor load sample": "tests/jobs/stories/test_load_samples_brokers.py",
+        "surveyor plan reassign --rebalance --by-load": "tests/jobs/planning/placement/test_plan_by_load.py",
+        "python -m bench.load_accuracy": NOT_RUN + "ten minutes of traffic; the story of it is shorter",
     },
     "fleets.md": {
         "warehouse = ": NOT_RUN + "a file, for clusters that exist",
