@@ -8,18 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeLogDirsResponse
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse, OffsetFetchResponse
 
+from jobs.adapters.brokers.group_offsets import decode_committed
 from jobs.adapters.brokers.log_dirs import decode_log_dirs
 from jobs.adapters.brokers.partition_offsets import (
     LATEST,
     NO_OFFSET,
     NOT_ANSWERED,
+    REQUESTED,
     Offsets,
     Partitions,
     list_offsets,
 )
-from jobs.adapters.brokers.topic_entries import TopicEntries, UndecodedResponse
+from jobs.adapters.brokers.topic_entries import OtherFormError, ResponseReader, TopicEntries, UndecodedResponse
 
 Respond = Callable[[Any], Any]
 """Returns the response to a request, both as kafka-python's objects, which are untyped."""
@@ -158,3 +160,49 @@ def _logs(topics: TopicEntries) -> list[tuple[str, int, int, int, bool]]:
     names = [topics.names[number].decode() for number in topics.topic_of_entry.tolist()]
     columns = (topics.entries[name].tolist() for name in ("partition_index", "partition_size", "offset_lag"))
     return [*zip(names, *columns, topics.entries["is_future_key"].astype(bool).tolist(), strict=True)]
+
+
+_FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopic
+_Fetched = _FetchedTopic.OffsetFetchResponsePartition
+_COMMITTED = st.tuples(_INT32, _INT64, st.sampled_from(["", None, "x" * 200, "time"]), st.integers(0, 120))
+_POSITIONS = st.lists(st.tuples(_NAMES, st.lists(_COMMITTED, max_size=4)), max_size=4)
+
+
+@pytest.mark.parametrize("version", [5, 6, 7])
+@given(topics=_POSITIONS, error=st.integers(0, 120))
+def test_committed_offsets(version: int, topics: list[Any], error: int) -> None:
+    """Also with metadata, which has any length."""
+    rows = [
+        _FetchedTopic(
+            name=name,
+            partitions=[
+                _Fetched(partition_index=number, committed_offset=offset, metadata=text, error_code=code)
+                for number, offset, text, code in partitions
+            ],
+        )
+        for name, partitions in topics
+    ]
+    response = OffsetFetchResponse(throttle_time_ms=9, topics=rows, error_code=error)
+    encoded = bytes(response.encode(version=version))
+    decoded_error, decoded = decode_committed(UndecodedResponse(OffsetFetchResponse[version], encoded))
+    columns = (decoded.entries[name].tolist() for name in ("partition_index", "committed_offset", "error_code"))
+    names = [decoded.names[number].decode() for number in decoded.topic_of_entry.tolist()]
+    assert decoded_error == error
+    assert [*zip(names, *columns, strict=True)] == [
+        (name, number, offset, code) for name, partitions in topics for number, offset, _, code in partitions
+    ]
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\2\2t\2" + bytes(16) + b"\1\7\1x" + b"\0",  # an entry with a tagged field
+        b"\2\2t\2" + bytes(16) + b"\0" + b"\1\7\1x",  # a topic with one
+        b"\2\2t\3" + bytes(16) + b"\0",  # an entry is missing
+        b"\2",  # and all of a topic
+    ],
+)
+def test_lists_of_another_form_are_left_to_kafka_python(encoded: bytes) -> None:
+    assert ResponseReader(b"\2\2t\2" + bytes(16) + b"\0\0").topics(REQUESTED).names == [b"t"]
+    with pytest.raises(OtherFormError):
+        ResponseReader(encoded).topics(REQUESTED)

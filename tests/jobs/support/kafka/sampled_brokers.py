@@ -42,7 +42,8 @@ class SampledCluster(PagedCluster):
     @staticmethod
     def end(topic: Any, partition: Any) -> Any:  # noqa: ANN401 - numbers or arrays
         """The high watermark: as good as random, so that files have the size of real ones."""
-        return (topic * 2_654_435_761 + partition * 40_503_001) * 97 % 2**34
+        numbers = np.asarray(topic, np.int64) * 2_654_435_761 + np.asarray(partition, np.int64) * 40_503_001
+        return numbers * 97 % 2**34
 
     @classmethod
     def first(cls, topic: Any, partition: Any) -> Any:  # noqa: ANN401 - as above
