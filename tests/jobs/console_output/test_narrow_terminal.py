@@ -74,6 +74,8 @@ def row_of(name: str, **own: Any) -> Row:  # noqa: ANN401
 def _value(kind: Any) -> Any:  # noqa: ANN401 - JSON of Spark's
     if not isinstance(kind, dict):
         return VALUES.get(kind)
+    if kind["type"] == "map" and kind["valueType"] == "double":
+        return {"eu-west-1a": 0.125}
     if kind["type"] == "map":
         return {"retention.ms": "604800000", "min.insync.replicas": "2"}
     return REPLICAS if kind["elementType"] == "integer" else ["127:1001"] if kind["elementType"] == "string" else None
