@@ -250,9 +250,7 @@ class ReassignOptions:
         int | None, typer.Option(min=1, help="Change the number of replicas of each partition.")
     ] = None
     rebalance: Annotated[bool, typer.Option("--rebalance", help="Balance replicas and leaders.")] = False
-    fix_racks: Annotated[
-        bool, typer.Option("--fix-racks", help="Spread replicas over as many racks as possible, evenly.")
-    ] = False
+    fix_racks: Annotated[bool, typer.Option("--fix-racks", help="Spread replicas evenly over many racks.")] = False
     to_snapshot: Annotated[
         int | None,
         typer.Option(help="Restore the replicas of this snapshot."),
@@ -299,7 +297,7 @@ class ReassignOptions:
     ] = None
     by_load: Annotated[
         bool,
-        typer.Option("--by-load", help="Balance measured loads: disk, bytes in and out, and CPU, with few copies."),
+        typer.Option("--by-load", help="Balance measured loads with few copies."),
     ] = False
     budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="With --by-load: copy at most this much, as 2TB or 500GiB.")
@@ -307,12 +305,14 @@ class ReassignOptions:
     resources: Annotated[
         str | None, typer.Option(help="With --by-load: some of disk,in,out,cpu [default: all that are known].")
     ] = None
-    profile: Annotated[
-        str | None, typer.Option(help="With --by-load: the loads of this profile [default: default].")
+    load_profile: Annotated[
+        str | None, typer.Option("--profile", help="With --by-load: the loads of this profile [default: default].")
     ] = None
-    window: Annotated[
+    load_window: Annotated[
         str | None,
-        typer.Option(metavar="HOURS", help="With --by-load: now, peak or the mean of hours as 24h, not a profile."),
+        typer.Option(
+            "--window", metavar="HOURS", help="With --by-load: now, peak or the mean of hours as 24h, not a profile."
+        ),
     ] = None
     relieve: Annotated[
         str | None,
@@ -386,19 +386,19 @@ class ReassignOptions:
         from jobs.planning.placement.measured_loads import MeasuredLoads, parse_resources
         from jobs.planning.placement.reassign import BalancedBy
 
-        of_loads = ("budget", "resources", "profile", "window", "relieve", "effort")
-        stray = [f"--{name}" for name in of_loads if getattr(self, name) is not None]
+        of_loads = ("budget", "resources", "load_profile", "load_window", "relieve", "effort")
+        stray = [f"--{name.removeprefix('load_')}" for name in of_loads if getattr(self, name) is not None]
         if stray and not self.by_load:
             raise UsageError(f"{', '.join(stray)}: only with --by-load")
-        if self.profile is not None and self.window is not None:
+        if self.load_profile is not None and self.load_window is not None:
             raise UsageError("--profile and --window exclude each other: both name the loads")
         if self.relieve is not None and not self.rebalance:
             raise UsageError("--relieve moves only what exceeds it: give it with --rebalance --by-load")
         loads = MeasuredLoads(
             settings=settings,
             resources=parse_resources(self.resources),
-            profile=self.profile,
-            window=self.window,
+            profile=self.load_profile,
+            window=self.load_window,
             relieve=None if self.relieve is None else parse_share("--relieve", self.relieve),
             max_bytes=None if self.budget is None else parse_bytes("--budget", self.budget),
             effort=self.effort,

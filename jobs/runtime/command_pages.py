@@ -41,7 +41,8 @@ PANELS: Final = {
             "settle",
         ),
         *("shift", "sizes", "skip_elections", "skip_unsafe", "stable_for", "start_index", "strategy"),
-        *("topics_to_move_json_file", "within"),
+        *("topics_to_move_json_file", "within", "budget", "resources", "relieve", "effort"),
+        *("load_profile", "load_window"),
     ),
 }
 """Options, by the names of their parameters, that only --help-all shows, under their headings."""
