@@ -36,6 +36,11 @@ SHOWN = {
     "jobs/show.py": "the moment of `show events --since`",
     "jobs/console_output/status.py": "ages",
     "jobs/console_output/stored_tables.py": "ages",
+    "jobs/console_output/loads.py": "ages",
+    "jobs/web/dashboard/cache.py": "ages",
+    "jobs/measurement/imports.py": "broker_capacity.valid_from, and the newest hour that Prometheus is asked for",
+    "jobs/measurement/profiles.py": "load_profiles.created_at",
+    "jobs/measurement/rollup.py": "the moment of --since",
 }
 JUDGED = {
     "jobs/adapters/brokers/admin_client.py": "age of a call, by both clocks; a set clock can only prevent a request",
@@ -46,6 +51,10 @@ JUDGED = {
     "jobs/checks/doctor.py": "doctor compares it with the time of the last snapshot",
     "jobs/execution/preflight.py": "--max-plan-age; a plan from the future is refused, too",
     "jobs/repositories/snapshot_tables.py": "whether a snapshot is read at once or lazily; the rows are the same",
+    "jobs/adapters/brokers/group_offsets.py": "sampled_at; with clocks that differ, loads of neighbours cancel out",
+    "jobs/adapters/brokers/partition_offsets.py": "sampled_at, likewise",
+    "jobs/measurement/partition_samples.py": "sampled_at of disks",
+    "jobs/measurement/sampling.py": "stored_at; a rollup computes an hour more than it says is new",
     "jobs/snapshots/vacuum.py": "vacuum; touches no cluster, and keeps the newest snapshot",
 }
 
