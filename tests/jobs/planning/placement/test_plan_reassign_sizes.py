@@ -192,10 +192,10 @@ def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
         (["--rebalance", "--sizes", str(moves)], 2, "missing required field `bytes`"),
         (["--rebalance", "--sizes", str(unknown)], 23, "snapshot 1 do not agree: the snapshot has no big-7, nope-0;"),
         (["--rebalance", "--sizes", str(huge)], 23, "the sizes total more than"),
-        (["--rebalance", "--within", "10%"], 2, "--within is for plans that even bytes: give --by-size or --sizes too"),
+        (["--rebalance", "--within", "10%"], 2, "give --by-load, --by-size or --sizes too"),
         (["--rebalance", "--by-size", "--within", "10"], 2, "--within '10' is no share: expected a percentage"),
         (["--remove-brokers", "0", "--by-size", "--within", "9%"], 2, "--remove-brokers moves only what it must"),
-        (["--reassignment-json-file", str(moves), "--by-size"], 2, "leave out --sizes and --by-size"),
+        (["--reassignment-json-file", str(moves), "--by-size"], 2, "leave out --by-size"),
     ]
     ran = surveyor("plan", "reassign", "--rebalance", "--sizes", str(partly))
     assert (ran.code, "the snapshot has no big-7, nope-0; these sizes are left out" in ran.stderr) == (0, True)
