@@ -56,15 +56,15 @@ class Bands:
 def bands_of(model: PlacementModel, load: Ints, loads: PlacementLoads, within: float) -> Bands:
     """Return the bands of `within` around the mean, below each limit.
 
-    `load` is by (broker, resource), and `loads` has capacities by broker of the model. A resource counts by capacity
-    only if that of every target is known. To relieve disks, the only bounds are their share and the limits of the other
-    resources.
+    `load` is by (broker, resource); that of brokers that may hold no replicas has no part in the mean. `loads` has
+    capacities by broker of the model. A resource counts by capacity only if that of every target is known. To relieve
+    disks, the only bounds are their share and the limits of the other resources.
     """
     targets, capacity = model.target[:, None], loads.capacity
     known = (~np.isnan(capacity) | ~targets).all(axis=0)
     shares = np.where(targets, np.where(known, np.nan_to_num(capacity), 1.0), 0.0)
     shares /= np.maximum(shares.sum(axis=0), SMALLEST)
-    target = np.maximum(shares * load.sum(axis=0), SMALLEST)
+    target = np.maximum(shares * load[model.target].sum(axis=0), SMALLEST)
     limit = np.where(np.isnan(loads.limit), np.inf, loads.limit / target)
     if loads.relieve is None:
         high = np.where(targets, np.minimum(1 + within, limit), np.inf)
