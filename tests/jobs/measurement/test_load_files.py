@@ -174,7 +174,7 @@ LOADS: Final = st.lists(
             "hour": st.one_of(st.none(), st.integers(0, 500).map(lambda hours: TEN + timedelta(hours=hours))),
             "bytes_in": NUMBERS,
             "bytes_out": NUMBERS,
-            "size_bytes": st.one_of(st.none(), st.integers(0, 2**60)),
+            "size_bytes": st.one_of(st.none(), st.integers(0, 2**53)),
         }
     ),
     min_size=1,

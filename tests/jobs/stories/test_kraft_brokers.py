@@ -225,7 +225,7 @@ def test_each_command_is_refused_or_reads() -> None:
     """A new command must be added to one of these: the tests of this file show that the first read a KRaft cluster, and
     those of test_kraft_plans_brokers.py that the second carry plans out.
     """
-    reading = {"export", "plan", "report", "show", "sizes", "snapshot", "status", "whatif"}
+    reading = {"export", "load", "plan", "report", "show", "sizes", "snapshot", "status", "whatif"}
     carrying_out = {"cancel", "commit", "rollback", "verify"}
     not_connecting = {"catalog", "dashboard", "demo", "metrics", "vacuum"}
     commands = {place.partition(":")[0].removeprefix("jobs.") for place in COMMANDS}
@@ -316,6 +316,7 @@ SWEPT: list[list[str]] = [
     ["status", "--snapshot", "2"],
     ["doctor"],
     ["sizes"],
+    ["load", "sample"],
     ["metrics"],
     ["whatif", "--lose", "brokers=1"],
     ["whatif", "--restart", "1"],
@@ -327,6 +328,7 @@ SWEPT: list[list[str]] = [
     ["show", "replicas"],
     ["show", "imbalance"],
     ["show", "sizes"],
+    ["show", "load"],
     ["show", "configs"],
     ["show", "requests"],
     ["show", "quarantine"],
