@@ -252,6 +252,7 @@ ALLOWED_WITH_ALL = {
     *("config", "delete", "disable_rack_aware", "exclude", "fix_racks", "imbalance_threshold", "max_elections"),
     *("max_moves", "max_moves_per_broker", "offline", "one_replica_at_a_time", "partitions", "preferred", "rebalance"),
     *("reorder_leaders", "replication_factor", "requests", "set_", "settle", "shift", "skip_elections", "skip_unsafe"),
+    *("budget", "by_load", "effort", "load_profile", "load_window", "relieve", "resources", "within"),
     *("stable_for", "start_index", "strategy", "throttle", "topic", "topics", "unclean"),
 }
 """Options that mean the same on every cluster: topics are named alike there, snapshots, brokers, partitions are not."""
