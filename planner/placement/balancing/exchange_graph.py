@@ -55,23 +55,15 @@ class ExchangeGraph:
         columns = self.holders(source)
         columns = columns[self.allowed(columns, source, target, cost)]
         chosen = np.sort(columns[self._preferred(columns, source, target)[:most]])
-        self.replace(chosen, source, target)
+        self._count(chosen, -1)
+        slots = (self.after[:, chosen] == source).argmax(axis=0)
+        self.after[slots, chosen] = target
+        self._count(chosen, 1)
+        self._refresh(np.append(self.after[:, chosen], source))
+        self.load[[source, target]] += np.array([-1, 1]) * len(chosen)
+        np.add.at(self.topic_load[:, source], self.topic[chosen], -1)
+        np.add.at(self.topic_load[:, target], self.topic[chosen], 1)
         return len(chosen)
-
-    def replace(self, columns: Ints, source: int, target: int) -> None:
-        """Replace `source` by `target` in these columns, which must allow it."""
-        self._count(columns, -1)
-        slots = (self.after[:, columns] == source).argmax(axis=0)
-        self.after[slots, columns] = target
-        self._count(columns, 1)
-        self._refresh(np.append(self.after[:, columns], source))
-        self.load[[source, target]] += np.array([-1, 1]) * len(columns)
-        np.add.at(self.topic_load[:, source], self.topic[columns], -1)
-        np.add.at(self.topic_load[:, target], self.topic[columns], 1)
-
-    def offers(self, source: int, target: int, cost: int) -> bool:
-        """Return whether some row may replace `source` by `target` at this cost."""
-        return bool(self.edges[cost + 1, source, target] > 0)
 
     def holders(self, broker: int) -> Ints:
         """Return the columns in which `broker` holds a replica."""
