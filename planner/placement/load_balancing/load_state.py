@@ -122,9 +122,12 @@ class LoadState:
         )
 
     def copies_of(self, row: Ints, slot: Ints, target: Ints) -> Changes:
-        shift = np.where((slot == 0)[:, None], self.leader[row], self.follower[row])
-        source = self.model.after[slot, row]
+        source, shift = self.model.after[slot, row], self.shifts_of(row, slot)
         return Changes(row=row, slot=slot, source=source, target=target, shift=shift, are_elections=False)
+
+    def shifts_of(self, row: Ints, slot: Ints) -> Floats:
+        """Return the loads of replicas, (replica, resource); those in the first slot lead."""
+        return np.where((slot == 0)[:, None], self.leader[row], self.follower[row])
 
     def replicas_on(self, brokers: Sequence[int]) -> tuple[Ints, Ints]:
         """Return rows and slots of the replicas on some brokers that may be copied to others."""

@@ -55,7 +55,7 @@ def place_forced(state: LoadState, rows: Ints) -> None:
     slot, row = slot[order], rows[place[order]]
     model.after[slot, row] = NO_BROKER
     state.measure()
-    shifts = np.where((slot == 0)[:, None], state.leader[row], state.follower[row])
+    shifts = state.shifts_of(row, slot)
     for n, shift in enumerate(shifts):
         brokers = np.flatnonzero(allowed_brokers(model, row[n : n + 1])[:, 0])
         gain = state.gains_of_one_side(brokers, np.broadcast_to(shift, (len(brokers), len(shift))), 1, is_forced=True)
@@ -148,7 +148,7 @@ def _elections(state: LoadState, broker: int, *, gives: bool) -> Changes:
 
 def _shortlist(state: LoadState, broker: int, row: Ints, slot: Ints, *, gives: bool) -> Ints:
     """Return the places of the replicas that serve `broker` best for their bytes, whatever the other side."""
-    shift = np.where((slot == 0)[:, None], state.leader[row], state.follower[row])
+    shift = state.shifts_of(row, slot)
     gain = state.gains_of_one_side(np.full(len(row), broker), shift, -1 if gives else 1)
     score = gain / (state.loads.size[row] + state.price + FREE)
     places = np.flatnonzero(score < 0)
