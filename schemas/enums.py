@@ -407,6 +407,13 @@ class Step(StrEnum):
     """The configs from before a throttle were restored."""
 
 
+EVERY_HOUR: Final = "always"
+"""The window of loads that hold for every hour."""
+
+IMPORTED: Final = "imported"
+"""The method of loads that are not from samples."""
+
+
 class SecurityKind(StrEnum):
     """Kinds of entries in the table `security`."""
 

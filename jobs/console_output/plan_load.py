@@ -5,7 +5,6 @@ from typing import Final
 
 from jobs.console_output.plan_figures import Span
 from jobs.core.units import format_bytes
-from jobs.repositories.plan_loads import EVERY_HOUR
 from planner.load.effect_figures import (
     RESOURCE_NAMES,
     UNEVEN,
@@ -15,6 +14,7 @@ from planner.load.effect_figures import (
     stored_load,
     worst_of,
 )
+from schemas.enums import EVERY_HOUR
 from schemas.rows import PlanRecord
 
 

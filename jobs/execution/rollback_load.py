@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.plan_loads import EVERY_HOUR, LoadRows, plan_loads
+from jobs.repositories.plan_loads import LoadRows, plan_loads
 from jobs.repositories.snapshots import last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
 from planner.load.effect_arrays import Assignments, Floats, WindowLoads, effect_rows
 from planner.load.effect_figures import MEASURES, LoadFigures, load_figures
-from schemas.enums import NO_LEADER
+from schemas.enums import EVERY_HOUR, NO_LEADER
 from schemas.rows import Change, PartitionLoad, ProfiledLoad, Snapshot, Topic
 
 NO_ROW: Final = -1

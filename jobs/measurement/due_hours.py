@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.repositories.loads import HOUR
 from planner.load.intervals import MAX_INTERVAL_SECONDS
+from schemas.enums import IMPORTED
 
-HOUR: Final = timedelta(hours=1)
 MAX_INTERVAL: Final = timedelta(seconds=MAX_INTERVAL_SECONDS)
 
 STORED_LATE: Final = timedelta(hours=1)
@@ -28,9 +29,6 @@ _STATISTICS_RESOLUTION: Final = timedelta(milliseconds=1)
 
 SAMPLES: Final = "partition_offsets"
 LOADS: Final = "partition_load"
-
-IMPORTED: Final = "imported"
-"""The method of loads that are not from samples."""
 
 
 @dataclass(frozen=True, slots=True)

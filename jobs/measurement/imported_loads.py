@@ -7,28 +7,23 @@ import changes nothing.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Struct
 
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
 from jobs.measurement.load_files import LOAD_COLUMNS, LoadFile, partition_keys, row_numbers
 from jobs.repositories.snapshots import table_as_of, with_age
-from jobs.runtime.console import Result
+from jobs.runtime.console import Summary
+from schemas.enums import IMPORTED
 from schemas.rows import PartitionLoad, Snapshot
 from schemas.text import MAX_PARTITIONS_NAMED, partition_name, pluralise
 
-IMPORTED: Final = "imported"
-"""The method of these rows."""
 
-
-class ImportedLoads(Struct, frozen=True, kw_only=True):
+class ImportedLoads(Summary, frozen=True, kw_only=True):
     """Counts of the stored rows, fields as in the JSON; `skipped` are rows of unknown partitions."""
 
     file: str
@@ -43,11 +38,6 @@ class ImportedLoads(Struct, frozen=True, kw_only=True):
     skipped: int
     unknown: list[str]
     """Topics and partitions of the skipped rows, MAX_PARTITIONS_NAMED at most."""
-
-    @property
-    def json(self) -> Result:
-        fields: Result = msgspec.to_builtins(self)
-        return fields
 
     @property
     def line(self) -> str:

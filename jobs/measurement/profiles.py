@@ -7,8 +7,6 @@ import logging
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import msgspec
-from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,11 +15,12 @@ from jobs.adapters.spark.session import start_session
 from jobs.core.errors import UnreadableError
 from jobs.repositories.loads import HOUR, hourly_loads, recorded_hours
 from jobs.repositories.plan_loads import find_profile
-from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.console import CommandResult, Summary, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
-from planner.load.profiles import EVERY_HOUR, peak_windows, profiled_loads
+from planner.load.profiles import peak_windows, profiled_loads
+from schemas.enums import EVERY_HOUR
 from schemas.rows import PartitionLoad, ProfiledLoad
 from schemas.text import pluralise
 
@@ -31,7 +30,7 @@ DIGITS: Final = 3
 """Decimals of rates that distinguish two versions."""
 
 
-class StoredProfile(Struct, frozen=True, kw_only=True):
+class StoredProfile(Summary, frozen=True, kw_only=True):
     """A profile as stored; fields as in the JSON."""
 
     profile: str
@@ -42,11 +41,6 @@ class StoredProfile(Struct, frozen=True, kw_only=True):
     rows: int
     cpu: None = None
     """CPU is not modelled."""
-
-    @property
-    def json(self) -> Result:
-        fields: Result = msgspec.to_builtins(self)
-        return fields
 
 
 def store_profile(settings: Settings, name: str, weeks: int, now: datetime) -> StoredProfile:

@@ -27,6 +27,7 @@ from jobs.core.units import Part
 from jobs.measurement.broker_labels import BrokerHosts, BrokerLabel, differing_labels
 from jobs.measurement.prometheus_queries import NAMES, Preset, Query, QueryFile, detected_presets
 from jobs.repositories.capacities import Capacity, store_capacities
+from jobs.repositories.loads import HOUR
 from jobs.runtime.console import Result, log, warn
 from jobs.runtime.progress import progress
 from schemas.rows import Broker, BrokerMetric
@@ -34,8 +35,6 @@ from schemas.text import join_ids, pluralise
 
 SOURCE: Final = "prometheus"
 
-HOUR: Final = timedelta(hours=1)
-DAY: Final = timedelta(days=1)
 
 MAX_LAG: Final = timedelta(minutes=5)
 """Time after which Prometheus has the values of an hour."""

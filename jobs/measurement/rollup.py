@@ -12,9 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
 import pyarrow as pa
-from msgspec import Struct
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -24,11 +22,12 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import default_parallelism, start_session
 from jobs.core.errors import UnreadableError
 from jobs.core.units import Part, parse_since
-from jobs.measurement.due_hours import HOUR, IMPORTED, LOADS, SAMPLES, Portion, due_hours, portions, runs, sampled
+from jobs.measurement.due_hours import LOADS, SAMPLES, Portion, due_hours, portions, runs, sampled
 from jobs.repositories.brokers_last_seen import racks_as_of
+from jobs.repositories.loads import HOUR
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
-from jobs.runtime.console import CommandResult, Result
+from jobs.runtime.console import CommandResult, Summary
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
@@ -38,6 +37,7 @@ from planner.load.hourly_loads import group_load, partition_load
 from planner.load.intervals import HOUR_MICROSECONDS
 from planner.load.partition_hours import partition_hours, sampled_topics, topic_key, with_bytes
 from schemas.broker_config_names import REPLICA_SELECTOR
+from schemas.enums import IMPORTED
 from schemas.rows import BrokerConfig, Snapshot
 from schemas.text import pluralise
 
@@ -55,7 +55,7 @@ BROKER_LOADS: Final = "broker_load"
 """Tables that are written."""
 
 
-class RolledUp(Struct, frozen=True, kw_only=True):
+class RolledUp(Summary, frozen=True, kw_only=True):
     """Counts of a rollup, fields as in the JSON; rows of `partition_load` and `group_load`."""
 
     hours: int
@@ -65,11 +65,6 @@ class RolledUp(Struct, frozen=True, kw_only=True):
     group_rows: int = 0
     stored_until: datetime
     """When the newest sample was stored."""
-
-    @property
-    def json(self) -> Result:
-        fields: Result = msgspec.to_builtins(self)
-        return fields
 
 
 @dataclass(frozen=True, slots=True)

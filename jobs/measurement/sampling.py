@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
-import msgspec
 from msgspec import Struct
 
 from jobs.adapters.brokers.admin_client import read_properties
@@ -17,7 +16,7 @@ from jobs.measurement.leaders import least_ends, read_leaders
 from jobs.measurement.partition_samples import GROUPS, LOG_DIRS, BrokerAnswer, sample_partitions
 from jobs.measurement.sample_store import group_table, store_sample
 from jobs.repositories.snapshots import refuse_other_cluster_id
-from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.console import CommandResult, Summary, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
@@ -50,7 +49,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class StoredSample(Struct, frozen=True, kw_only=True):
+class StoredSample(Summary, frozen=True, kw_only=True):
     """Summary of a stored sample; fields as in the JSON."""
 
     stored_at: datetime
@@ -65,11 +64,6 @@ class StoredSample(Struct, frozen=True, kw_only=True):
     missing_groups: list[MissingGroup]
     silent: list[SilentBroker]
     refusals: list[Refusal]
-
-    @property
-    def json(self) -> Result:
-        fields: Result = msgspec.to_builtins(self)
-        return fields
 
 
 def take_sample(settings: Settings) -> StoredSample:

@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 from jobs.core.errors import UnreadableError
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.plan_loads import EVERY_HOUR, LoadRows, plan_loads
+from jobs.repositories.plan_loads import LoadRows, plan_loads
 from planner.columns.shape import with_schema
 from planner.load.effect_figures import LoadFigures, load_figures
 from planner.load.plan_effect import LOADS, plan_effect, plan_ends
 from planner.placement.plan_figures import figures_in
-from schemas.enums import PlanKind
+from schemas.enums import EVERY_HOUR, PlanKind
 from schemas.rows import PartitionLoad, ProfiledLoad
 
 

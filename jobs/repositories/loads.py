@@ -23,6 +23,7 @@ from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import parse_period
 from jobs.repositories.snapshots import table_as_of
 from planner.load.broker_sums import loads_of_brokers
+from schemas.enums import IMPORTED
 from schemas.rows import BrokerLoad, GroupLoad, PartitionLoad, PartitionSample, ProfiledLoad, Snapshot
 
 NOW: Final = "now"
@@ -40,9 +41,6 @@ COVERED_SECONDS: Final = 1800.0
 
 SPARSE_HOURS: Final = 3
 """Hours that are examined for one that is complete enough; else the first of them is shown."""
-
-IMPORTED: Final = "imported"
-"""The method of loads that are not from samples."""
 
 RATES: Final = ("records_in", "bytes_in", "bytes_out")
 """Columns of PARTITION_LOAD whose mean over the hours of a window is shown."""

@@ -9,15 +9,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.repositories.loads import HOUR
 from schemas.rows import PartitionLoad, ProfiledLoad
 
 DEFAULT_PROFILE: Final = "default"
 
 MEAN_OF: Final = timedelta(days=7)
 """The hours up to the newest that count if there is no profile."""
-
-EVERY_HOUR: Final = "always"
-"""The window of loads that hold for every hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +38,6 @@ class LoadRows:
         if self.since is None:
             return "imported loads"
         return f"the mean of the hours from {self.since + HOUR:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M} UTC"
-
-
-HOUR: Final = timedelta(hours=1)
 
 
 def plan_loads(warehouse: Warehouse) -> LoadRows | None:

@@ -12,6 +12,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
+import msgspec
+from msgspec import Struct
+
 from jobs.core.errors import ExitCode
 from jobs.core.logs import module_logger
 from jobs.core.status_line import escape_control_chars
@@ -31,6 +34,15 @@ Line: TypeAlias = "Table | str"
 
 Result = dict[str, Any]
 """The JSON object of a command."""
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A summary whose fields are those of the JSON object."""
+
+    @property
+    def json(self) -> Result:
+        fields: Result = msgspec.to_builtins(self)
+        return fields
 
 
 class CommandResult:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
@@ -20,7 +19,7 @@ from jobs.core.errors import UnreadableError
 from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.core.units import Part, format_bytes
 from jobs.repositories.snapshots import refuse_other_cluster_id
-from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.console import CommandResult, Summary, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
@@ -46,7 +45,7 @@ class FailedLogDir(Struct, frozen=True, kw_only=True):
     error: str
 
 
-class StoredSizes(Struct, frozen=True, kw_only=True):
+class StoredSizes(Summary, frozen=True, kw_only=True):
     """Summary of the stored sizes: counts, brokers without a response and failed log dirs; fields as in the JSON."""
 
     brokers: int
@@ -57,11 +56,6 @@ class StoredSizes(Struct, frozen=True, kw_only=True):
     bytes: int
     silent: list[SilentBroker]
     failed_log_dirs: list[FailedLogDir]
-
-    @property
-    def json(self) -> Result:
-        fields: Result = msgspec.to_builtins(self)
-        return fields
 
 
 def take_sizes(settings: Settings) -> StoredSizes:

@@ -19,9 +19,6 @@ PERCENTILE: Final = 0.95
 
 MIN_WINDOWS, MAX_WINDOWS = 3, 8
 
-EVERY_HOUR: Final = "always"
-"""The window of loads that were imported for every hour."""
-
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 HOUR_SECONDS: Final = 3600

@@ -18,19 +18,16 @@ from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.planning.placement.weights import DIGEST_LENGTH, UNKNOWN_SIZE, Weights, fill_unknown
 from jobs.planning.planning_tables import PlanningTables
-from jobs.repositories.capacities import broker_capacities
+from jobs.repositories.capacities import RESOURCES, broker_capacities
 from jobs.repositories.loads import find_window, partition_means
-from jobs.repositories.plan_loads import EVERY_HOUR, find_profile
+from jobs.repositories.plan_loads import find_profile
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
+from planner.load.findings import LIMIT_SHARE
 from planner.placement.types import NO_BROKER, Ints, PlacementLoads
+from schemas.enums import EVERY_HOUR
 from schemas.rows import ProfiledLoad
 from schemas.text import pluralise
-
-RESOURCES: Final = ("disk", "in", "out", "cpu")
-
-LIMIT_SHARE: Final = 0.8
-"""Share of a capacity that plans use if no share is stated."""
 
 EVEN_WITHIN: Final = 0.1
 """Share of the mean by which loads may differ from it, unless --within says otherwise."""

@@ -22,8 +22,9 @@ from jobs.adapters.embedded.processes import free_port
 from jobs.adapters.prometheus.client import Prometheus
 from jobs.core.errors import UnreadableError
 from jobs.measurement.imports import ImportSources, report_import
-from jobs.measurement.prometheus_import import HOUR, MAX_VALUES, ImportedMetrics, PrometheusOptions, prepared_import
+from jobs.measurement.prometheus_import import MAX_VALUES, ImportedMetrics, PrometheusOptions, prepared_import
 from jobs.measurement.prometheus_queries import detected_presets
+from jobs.repositories.loads import HOUR
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Broker
 from tests.jobs.support.outside.prometheus_stand_in import (
