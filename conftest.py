@@ -39,7 +39,7 @@ for name, value in (QUICK | _in_memory()).items():
 EMBEDDED: Final = os.environ.get(ENGINE) != Engine.SPARK
 """Whether tests use the embedded engine, as users do on one machine.
 
-SURVEYOR_ENGINE=spark runs those of the transforms again, and those that are about Spark (marker `jvm`).
+SURVEYOR_ENGINE=spark runs those of the transforms and of loads again, and those that are about Spark (marker `jvm`).
 """
 
 tempfile.tempdir = None  # code that has read it before reads it again
@@ -132,7 +132,8 @@ def _needs_jvm(item: pytest.Item) -> bool:
 
 
 def _on_spark(item: pytest.Item) -> bool:
-    is_of_transform = item.nodeid.startswith(("tests/planner/", "planner/")) and item.get_closest_marker("spark")
+    rooms = "tests/planner/", "planner/", "tests/jobs/measurement/"
+    is_of_transform = item.nodeid.startswith(rooms) and item.get_closest_marker("spark")
     return _needs_jvm(item) or bool(is_of_transform)
 
 

@@ -20,6 +20,8 @@ from bench.figures import Driver, Figure, describe
 from bench.fleet import CLUSTERS, bench_fleet
 from bench.kraft import bench_kraft
 from bench.load_plans import bench_load_plans
+from bench.load_rollup import bench_load_rollup
+from bench.load_show import bench_load_show
 from bench.notification import CHANGE_COUNT, bench_notification
 from bench.parts import bench_planning, bench_writing
 from bench.placement import bench_placement
@@ -82,6 +84,7 @@ def run(options: argparse.Namespace) -> Report:
             samples.append(Sample(bench_shell(synthetic, warm, options.rounds)))
             samples.append(Sample(bench_kraft(spark, synthetic, options.rounds)))
         samples.append(bench_sampling(partitions, options.rounds))
+        samples += map(Sample, bench_load_show(partitions, options.rounds))
     works: dict[str, Callable[[], Iterable[Figure]]] = {
         "notification": lambda: [bench_notification(options.notified)],
         "fail-over": lambda: chain.from_iterable(map(bench_failover, options.failover)),
@@ -90,6 +93,7 @@ def run(options: argparse.Namespace) -> Report:
         "planning": lambda: bench_planning(spark, options.planned, TURNS),
         "placement": lambda: bench_placement(REPEATS),
         "plans by load": lambda: bench_load_plans(REPEATS),
+        "rollup of samples": bench_load_rollup,
     }
     for name, work in works.items():
         try:

@@ -25,7 +25,7 @@ from tests.jobs.support.outside.browser import await_listening, rendered, starte
 from tests.jobs.support.rows.page_rows import lived_in
 
 TEXT: Final = "[data-testid=stText]"
-CHARTS: Final = "[data-testid=stVegaLiteChart]"
+CHARTS: Final = "[data-testid=stIFrame]"
 
 PLAIN: Final = 'import streamlit as st\nst.text("snapshot")\n'
 
@@ -67,7 +67,7 @@ def _opened(browser: Browser, command: Sequence[str], *, has_charts: bool) -> li
             sight.page.locator(TEXT).first.wait_for()
             moments.append(perf_counter())
             if has_charts:
-                sight.page.locator(CHARTS).get_by_role("img").first.wait_for(state="attached")
+                sight.page.frame_locator(CHARTS).first.get_by_role("img").first.wait_for(state="attached")
                 moments.append(perf_counter())
     return moments
 

@@ -12,7 +12,7 @@ import msgspec
 
 from bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
 from bench.figures import Figure
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F
 from bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, replicas, state
 from bench.figures import Figure, median_of, seconds_of
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH
+from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.execution.batch.fenced_writer import MAX_BATCH_CHANGES
 from jobs.planning.plan_draft import PlanDraft, make_plan
 from jobs.planning.planning_tables import PlanningTables
 from jobs.planning.reconcile import plan_reconcile
+from jobs.runtime.pace import DEFAULT
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
@@ -46,8 +46,8 @@ def bench_writing(cluster: Cluster) -> Figure:
     paths = list(islice(cluster.state_paths(), WRITTEN))
     with controllership(ZooKeeperEndpoint(cluster.hosts), controller_id=2147483647) as control:
         return Figure(
-            measured=f"write {len(paths):,} states, {MAX_BATCH_CHANGES:,} in a fenced multi",
-            seconds=seconds_of(lambda: _write(control, paths, MAX_BATCH_CHANGES)),
+            measured=f"write {len(paths):,} states, {DEFAULT.batch_changes:,} in a fenced multi",
+            seconds=seconds_of(lambda: _write(control, paths, DEFAULT.batch_changes)),
             baseline="one in a fenced multi (as Kafka does), pipelined",
             baseline_seconds=seconds_of(lambda: _write(control, paths, 1)),
         )

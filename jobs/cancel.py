@@ -26,8 +26,7 @@ def cancel(
         str | None,
         typer.Option(
             metavar="TOPIC-N,...",
-            help="Cancel the reassignments of these partitions, of any origin, instead of a plan, and remove "
-            "requests for them from /admin/reassign_partitions.",
+            help="Cancel the reassignments of these partitions, of any origin, and requests for them.",
         ),
     ] = None,
     throttles: Annotated[

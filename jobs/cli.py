@@ -8,6 +8,7 @@ from typer.main import get_command
 from jobs.runtime.command_pages import CommandLine
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import add_lazily, run_program
+from jobs.runtime.pace import DEFAULT, Pace
 
 PAGE: Final = {
     "Everyday": {
@@ -21,7 +22,7 @@ PAGE: Final = {
     },
     "Inspect": {
         "jobs.show:app": "Show the tables of a snapshot, or the live cluster.",
-        "jobs.whatif:whatif": "Simulate the loss of brokers or racks, or the restart of brokers now.",
+        "jobs.whatif:whatif": "Simulate lost brokers or racks, restarts, and the load of other brokers.",
         "jobs.doctor:doctor": "Check the machine, warehouse, ZooKeeper or quorum, permissions, clock and brokers.",
         "jobs.report:report": "Write an HTML report of the cluster's history, of a plan or of a migration.",
         "jobs.dashboard:dashboard": "Serve a web dashboard of snapshots, brokers, partitions, plans and commits.",
@@ -96,9 +97,9 @@ def run(arguments: list[str]) -> int:
     return int(get_command(app).main(arguments, standalone_mode=False) or 0)
 
 
-def main() -> None:
+def main(pace: Pace = DEFAULT) -> None:
     """Run the command line."""
-    run_program(app)
+    run_program(app, pace)
 
 
 if __name__ == "__main__":

@@ -52,31 +52,25 @@ def commit(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Apply a plan to the cluster, or show what would be written."""
-    from jobs.core.units import parse_seconds
-    from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
+    from jobs.execution.admin.reassignment_options import ReassignmentOptions
     from jobs.execution.commit import commit_plan
-    from jobs.runtime.commit_limits import commit_limits, hold_seconds
+    from jobs.execution.commit_options import CommitOptions, commit_limits, hold_seconds
     from jobs.runtime.confirmation import approval
 
-    limits = commit_limits(
-        settings, max_plan_age, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
-    )
-    hold = hold_seconds(settings, max_hold)
-    rate = None if throttle is None else bytes_per_second(throttle)
+    limits = commit_limits(settings, max_changes, max_plan_age, allow_silent, allow_majority_dead=allow_majority_dead)
+    running = ReassignmentOptions.parsed(throttle, max_wait, wait=wait)
     check_throttle(throttle, settings.conf.throttle)
-    running = ReassignmentOptions(rate, wait, None if max_wait is None else parse_seconds("--max-wait", max_wait))
-    return commit_plan(
-        settings,
-        plan,
-        mode,
-        limits,
-        running,
+    options = CommitOptions(
+        mode=mode,
+        limits=limits,
+        hold=hold_seconds(settings, max_hold),
         approve=approval(yes=yes),
-        hold=hold,
         apply=apply,
+        running=running,
         everything=everything,
         detailed=detailed_exitcode,
     )
+    return commit_plan(settings, plan, options)
 
 
 if __name__ == "__main__":

@@ -63,11 +63,15 @@ def _serve(settings: Settings, address: str, port: int) -> NoReturn:
     if logs.is_json():
         os.environ[LOG_FORMAT_VARIABLE] = LogFormat.JSON
     sys.stdout.flush()
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, SIGNALS
-    )  # until the server waits for them, so that no import is interrupted
+    _become(command_line(settings, address, port))
+
+
+def _become(arguments: list[str]) -> NoReturn:
+    """Replace this process by the server."""
+    # blocked until the server waits for them, so that no import is interrupted
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Streamlit's banner; its errors go to stderr
-    os.execv(sys.executable, command_line(settings, address, port))  # noqa: S606 - this Python, these arguments
+    os.execv(sys.executable, arguments)  # noqa: S606 - this Python, these arguments
 
 
 def command_line(settings: Settings, address: str, port: int) -> list[str]:

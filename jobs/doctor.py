@@ -9,7 +9,7 @@ from jobs.runtime.settings import Settings
 def doctor(settings: Settings) -> CommandResult:
     """Check the machine, warehouse, ZooKeeper or quorum, permissions, clock and brokers."""
     from jobs.checks.doctor import run_checks
-    from jobs.console_output.findings import report_doctor
+    from jobs.console_output.check_findings import report_doctor
 
     return report_doctor(settings, [*run_checks(settings)])
 

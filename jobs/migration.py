@@ -34,7 +34,7 @@ def check(settings: Settings) -> CommandResult:
     """Find what prevents a migration to KRaft, or would be lost in it; changes nothing."""
     from jobs.adapters.zookeeper.connection import connected
     from jobs.checks.migration_check import migration_checks, read_facts
-    from jobs.console_output.findings import report_check
+    from jobs.console_output.check_findings import report_check
 
     settings.refuse_without_zookeeper(
         "migration check", "`surveyor migration prove` compares snapshots of before and after a migration"
@@ -56,7 +56,7 @@ def prove_migration(
     ] = False,
 ) -> CommandResult:
     """Compare a snapshot before a migration with one after it: is everything still there?"""
-    from jobs.console_output.findings import report_proof
+    from jobs.console_output.check_findings import report_proof
 
     return report_proof(settings, before, after, is_rolled_back=rolled_back)
 

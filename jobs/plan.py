@@ -21,7 +21,7 @@ from schemas.enums import DrainMode
 
 if TYPE_CHECKING:
     from jobs.planning.placement.placement_options import PlacementLimits
-    from jobs.planning.placement.reassign import BalancedBy
+    from jobs.planning.placement.reassign import BalancedBy, BudgetPlanner
 
 Brokers = Annotated[
     str,
@@ -142,10 +142,8 @@ def drain(
     mode: Annotated[
         DrainMode,
         typer.Option(
-            help="admin: move the brokers to the end of the replica lists and elect preferred leaders through Kafka's "
-            "controller; no data moves, and it lasts until undrain. resident: controlled shutdown by `surveyor "
-            "control`; leaders move, the brokers leave the ISRs and stop their follower replicas. It ends when "
-            "another controller takes over, and a commit that releases the controllership refuses it.",
+            help="admin: move the brokers to the end of the replica lists and elect preferred leaders; lasts until "
+            "undrain. resident: controlled shutdown by `surveyor control`; ends when another controller takes over.",
         ),
     ] = DrainMode.ADMIN,
     allow_offline: Annotated[
@@ -302,6 +300,10 @@ class ReassignOptions:
     budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="With --by-load: copy at most this much, as 2TB or 500GiB.")
     ] = None
+    pareto: Annotated[
+        bool,
+        typer.Option("--pareto", help="With --by-load: show the plans that budgets allow, and store none of them."),
+    ] = False
     resources: Annotated[
         str | None, typer.Option(help="With --by-load: some of disk,in,out,cpu [default: all that are known].")
     ] = None
@@ -358,7 +360,7 @@ class ReassignOptions:
     def limits(self, declared: Sequence[str]) -> "PlacementLimits":
         """Return the limits; `declared` has the internal topics of the conf."""
         from jobs.core.units import parse_share
-        from jobs.planning.internal_topics import InternalTopics
+        from jobs.planning.internal_topic_permission import InternalTopics
         from jobs.planning.placement.measured_loads import EVEN_WITHIN as LOADS_WITHIN
         from jobs.planning.placement.placement_options import PlacementLimits
         from planner.placement.types import EVEN_WITHIN as BYTES_WITHIN
@@ -385,6 +387,7 @@ class ReassignOptions:
         from jobs.core.units import parse_bytes, parse_share
         from jobs.planning.placement.measured_loads import MeasuredLoads, parse_resources
         from jobs.planning.placement.reassign import BalancedBy
+        from jobs.repositories.loads import window_period
 
         of_loads = ("budget", "resources", "load_profile", "load_window", "relieve", "effort")
         stray = [f"--{name.removeprefix('load_')}" for name in of_loads if getattr(self, name) is not None]
@@ -392,6 +395,8 @@ class ReassignOptions:
             raise UsageError(f"{', '.join(stray)}: only with --by-load")
         if self.load_profile is not None and self.load_window is not None:
             raise UsageError("--profile and --window exclude each other: both name the loads")
+        if self.load_window is not None:
+            window_period(self.load_window)  # a wrong window is found before a snapshot is taken
         if self.relieve is not None and not self.rebalance:
             raise UsageError("--relieve moves only what exceeds it: give it with --rebalance --by-load")
         loads = MeasuredLoads(
@@ -411,15 +416,26 @@ def reassign(
     settings: Settings, *, given_options: ReassignOptions, throttle: Throttle = None, options: PlanOptions
 ) -> CommandResult:
     """Plan replica moves by a file, brokers, a replication factor, balance, racks or a snapshot."""
-    from jobs.planning.placement.reassign import reassign_planner
+    from jobs.planning.placement.reassign import budget_plans, reassign_planner
 
     check_throttle(throttle, settings.conf.throttle)
-    planner = reassign_planner(
-        *given_options.goal(),
-        given_options.limits(settings.conf.internal_topics),
-        given_options.balanced_by(settings),
-    )
-    return plan_and_commit(settings, options, planner)
+    option, value = given_options.goal()
+    limits = given_options.limits(settings.conf.internal_topics)
+    by = given_options.balanced_by(settings)
+    if given_options.pareto:
+        return _show_pareto(settings, options, budget_plans(option, value, limits, by))
+    return plan_and_commit(settings, options, reassign_planner(option, value, limits, by))
+
+
+def _show_pareto(settings: Settings, options: PlanOptions, plans: "BudgetPlanner") -> CommandResult:
+    from jobs.console_output.plans_by_budget import budgets_result
+    from jobs.planning.plan_draft import look
+
+    of_plans = ("name", "replace_name", "apply", "yes", "max_wait", "detailed_exitcode", "throttle")
+    stray = [settings.given_options[name][0] for name in of_plans if name in settings.given_options]
+    if stray:
+        raise UsageError(f"{', '.join(stray)}: not with --pareto, which stores no plan")
+    return look(settings, options, lambda tables: budgets_result(settings, tables.snapshot, plans(tables)))
 
 
 @command

@@ -38,7 +38,8 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
         return planned
 
     # a plan that is only stored needs none of them
-    from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
+    from jobs.execution.admin.reassignment_options import ReassignmentOptions
+    from jobs.execution.admin.throttle_configs import parse_throttle
     from jobs.execution.planned_commit import commit_planned
     from jobs.runtime.confirmation import approval, show_review
 
@@ -49,7 +50,7 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
         planned,
         Mode.AUTO,
         ReassignmentOptions(
-            throttle=None if throttle is None else bytes_per_second(throttle[-1]), wait=True, max_wait=max_wait
+            throttle=None if throttle is None else parse_throttle(throttle[-1]), wait=True, max_wait=max_wait
         ),
         approve=approval(yes=options.yes),
         max_changes=None,

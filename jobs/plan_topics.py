@@ -62,7 +62,7 @@ def assign(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan new topics with their replicas and first leaders."""
-    from jobs.planning.internal_topics import InternalTopics
+    from jobs.planning.internal_topic_permission import InternalTopics
     from jobs.planning.topics.assign import AssignRequest
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.new_topics import NewTopic, topics_in
@@ -129,7 +129,7 @@ def expand(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan more partitions for a topic; keys may map to other partitions afterwards."""
-    from jobs.planning.internal_topics import InternalTopics
+    from jobs.planning.internal_topic_permission import InternalTopics
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.expand import ExpandRequest
     from jobs.runtime.input_files import parse_replica_assignment
@@ -159,7 +159,7 @@ def config(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan changes to a topic's configuration."""
-    from jobs.planning.internal_topics import InternalTopics
+    from jobs.planning.internal_topic_permission import InternalTopics
     from jobs.planning.topics.config import ConfigRequest, parse_overrides
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.preconditions.topic_configs import config_faults
@@ -181,7 +181,7 @@ def delete(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan the deletion of topics with all their records, which cannot be undone."""
-    from jobs.planning.internal_topics import InternalTopics
+    from jobs.planning.internal_topic_permission import InternalTopics
     from jobs.planning.topics.delete import DeleteRequest
     from jobs.planning.topics.existing_topic import topic_or_regex
 

@@ -6,7 +6,7 @@ cycle; without --apply it shows the first cycle.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -28,9 +28,6 @@ from jobs.runtime.options import (
     through_zookeeper,
 )
 from jobs.runtime.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @on_spark
@@ -54,29 +51,24 @@ def reconcile(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Take a snapshot, plan the repairs that are due, and commit the plan."""
+    from jobs.execution.commit_options import CommitOptions, commit_limits, hold_seconds
     from jobs.execution.reconcile import reconcile_once, reconcile_until_quiet
     from jobs.planning.reconcile import make_reconcile_plan
-    from jobs.runtime.commit_limits import commit_limits, hold_seconds
     from jobs.runtime.confirmation import approval
 
-    limits = commit_limits(
-        settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
-    )
-    hold = hold_seconds(settings, max_hold)
+    limits = commit_limits(settings, max_changes, allow_silent=allow_silent, allow_majority_dead=allow_majority_dead)
     make_plan = partial(make_reconcile_plan, settings, allow_unclean=allow_unclean, requests=requests)
-    run: Callable[..., CommandResult] = (
-        reconcile_until_quiet if apply and until_quiet else partial(reconcile_once, apply=apply)
-    )
-    return run(
-        settings,
-        mode,
-        limits,
-        make_plan,
+    options = CommitOptions(
+        mode=mode,
+        limits=limits,
+        hold=hold_seconds(settings, max_hold),
         approve=approval(yes=yes),
-        hold=hold,
+        apply=apply,
         everything=everything,
         detailed=detailed_exitcode,
     )
+    run = reconcile_until_quiet if apply and until_quiet else reconcile_once
+    return run(settings, make_plan, options)
 
 
 if __name__ == "__main__":

@@ -49,16 +49,14 @@ def rollback(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Plan the reversal of a plan's moves; with --apply, also commit it."""
-    from jobs.core.units import parse_seconds
-    from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
+    from jobs.execution.admin.reassignment_options import ReassignmentOptions
     from jobs.execution.planned_commit import commit_planned
     from jobs.execution.rollback import commit_rollback, plan_rollback
     from jobs.repositories.plans.names import Alias
     from jobs.runtime.confirmation import approval, show_review
 
-    seconds = None if max_wait is None else parse_seconds("--max-wait", max_wait)
+    running = ReassignmentOptions.parsed(throttle, max_wait, wait=True)
     check_throttle(throttle, settings.conf.throttle)
-    rate = None if throttle is None else bytes_per_second(throttle)
     planned = plan_rollback(settings, plan, to_snapshot, Alias(name, replace_name), detailed=detailed_exitcode)
     if not apply:
         return planned
@@ -70,7 +68,7 @@ def rollback(
             settings,
             planned,
             mode,
-            ReassignmentOptions(throttle=rate, wait=True, max_wait=seconds),
+            running,
             approve=approval(yes=yes),
             max_changes=max_changes,
             reviewed=reviewed,

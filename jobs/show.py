@@ -116,7 +116,7 @@ def replicas(
     as_of: AsOf = None,
 ) -> None:
     """List replicas with their states in Kafka's replica state machine."""
-    from jobs.console_output.view_tables import ReplicaFilter, show_replicas
+    from jobs.console_output.replicas_and_commits import ReplicaFilter, show_replicas
 
     show_replicas(settings, ReplicaFilter(topic, broker, state and state.value), as_of)
 
@@ -340,7 +340,7 @@ def commits(
     everything: All = False,
 ) -> None:
     """List the commit attempts of a plan by row; without a plan, all commits and cancellations."""
-    from jobs.console_output.view_tables import show_commits
+    from jobs.console_output.replicas_and_commits import show_commits
 
     show_commits(settings, plan, everything=everything)
 

@@ -99,7 +99,7 @@ CHECKS: Final[dict[str, dict[str, str]]] = {
 }
 """Delta CHECK constraints: rows that no writer may store."""
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """The version of all tables, which each of them stores. A release that changes any table increases it, also if it only
 adds columns.
 

@@ -37,7 +37,8 @@ def first_value(data: bytes) -> Any:  # noqa: ANN401 - JSON
         raise NotJsonError(str(error)) from None
     follower = text[end : end + 1]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if follower and ((is_number and follower not in _WHITESPACE) or (_is_word(value) and follower.isalnum())):
+    is_word = value is None or isinstance(value, bool)
+    if follower and ((is_number and follower not in _WHITESPACE) or (is_word and follower.isalnum())):
         raise NotJsonError(f"{follower!r} follows a value")
     return value
 
@@ -84,7 +85,3 @@ def _finite(digits: str) -> float:
 def _bounded(digits: str) -> int:
     """Parse a number; of one that no field takes, and Python may refuse, the first digits suffice."""
     return int(digits[:_MAX_DIGITS])
-
-
-def _is_word(value: object) -> bool:
-    return value is None or isinstance(value, bool)

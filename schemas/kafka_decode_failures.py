@@ -5,23 +5,29 @@ is not JSON as empty, and throw on JSON of another shape. An exception during a 
 and the next one as well. `schemas.znode_codecs` is stricter, so every znode found here is in quarantine.
 """
 
+import json
 import re
 from collections.abc import Callable
 from enum import StrEnum
 from types import NoneType
-from typing import Any, Final
+from typing import Annotated, Final, Literal, TypeVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, field
 
 from schemas.jackson import NotJsonError, first_value, java_int
 from schemas.znode_codecs import FORBIDDEN
-from schemas.znode_json import SECURITY_PROTOCOLS
+from schemas.znode_json import SECURITY_PROTOCOLS, Int, TopicId
 from schemas.znode_paths import BROKER_IDS, TOPICS
 
-_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
-_INT_LIMIT: Final = 2**31
+_LARGEST_INT: Final = 2**31 - 1
+_LongText = Annotated[str, Meta(pattern=r"\A[+-]?[0-9]{1,19}\Z")]
 _KAFKA_ENDPOINT: Final = re.compile(r"(?P<listener>.*)://\[?[0-9a-zA-Z\-%._:]*\]?:(?P<port>-?[0-9]+)")
 _LAST_FEATURE_VERSION: Final = 32767
 _GARBAGE: Final = object()
 """The value of data that is not JSON."""
+
+Decode = Callable[[bytes | None], object]
+T = TypeVar("T")
 
 
 class KafkaImpact(StrEnum):
@@ -39,91 +45,56 @@ class KafkaImpact(StrEnum):
     """The controller allocates no producer ids, so new idempotent producers wait."""
 
 
-class _ThrownError(Exception):
-    """Kafka's decoder would throw."""
-
-
 class _UnusableError(Exception):
     """Kafka's decoder returns a value over which a controller's start throws."""
 
 
 def _tree(data: bytes | None) -> object:
-    """Read the first JSON value as Jackson does; the rest is ignored."""
+    """Read the first JSON value as Jackson does; the rest is ignored, and half of a surrogate pair becomes `?`."""
     if data is None or not data.strip(b" \t\r\n"):
-        raise _ThrownError
+        raise ValidationError
     try:
-        value: object = first_value(data)
-    except NotJsonError:
+        text = json.dumps(first_value(data), ensure_ascii=False)
+    except (NotJsonError, RecursionError):
         return _GARBAGE
+    value: object = json.loads(text.encode(errors="replace"))
     return value
 
 
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _ThrownError
-    return value
-
-
-def _int(value: object) -> int:
-    if type(value) is not int or not -_INT_LIMIT <= value < _INT_LIMIT:
-        raise _ThrownError
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise _ThrownError
-    return value
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise _ThrownError
-    return value
+def _read(data: bytes | None, shape: type[T]) -> T | None:
+    """Decode a znode; None if it is not JSON, which most of Kafka's decoders treat as empty."""
+    value = _tree(data)
+    return None if value is _GARBAGE else convert(value, shape)
 
 
 def _java_int(text: str) -> int:
     number = java_int(text)
     if number is None:
-        raise _ThrownError
+        raise ValidationError
     return number
 
 
-def _field(content: dict[str, Any], name: str) -> object:
-    if name not in content:
-        raise _ThrownError
-    return content[name]
+class _Topic(Struct):
+    partitions: dict[str, list[Int]] = {}
+    adding_replicas: dict[str, object] = {}
+    removing_replicas: dict[str, object] = {}
+    topic_id: TopicId | UnsetType = UNSET
 
 
 def _topic(data: bytes | None) -> None:
-    value = _tree(data)
-    if value is _GARBAGE:
-        return
-    topic = _object(value)
-    if "topic_id" in topic and not _TOPIC_ID.fullmatch(_text(topic["topic_id"])):
-        raise _ThrownError
-    lists = [_object(topic[name]) for name in ("adding_replicas", "removing_replicas") if name in topic]
-    for key, replicas in _object(topic.get("partitions", {})).items():
+    topic = _read(data, _Topic) or _Topic()
+    for key in topic.partitions:
         _java_int(key)
-        for brokers in (replicas, *(moving[key] for moving in lists if key in moving)):
-            _ints(brokers)
+        for moving in (topic.adding_replicas, topic.removing_replicas):
+            convert(moving.get(key, []), list[Int])
 
 
-def _ints(value: object) -> None:
-    for item in _list(value):
-        _int(item)
-
-
-def _state(data: bytes | None) -> None:
-    value = _tree(data)
-    if value is _GARBAGE:
-        return
-    state = _object(value)
-    for name in ("leader", "leader_epoch", "controller_epoch"):
-        _int(_field(state, name))
-    _ints(_field(state, "isr"))
-    if "leader_recovery_state" in state and _int(state["leader_recovery_state"]) not in {0, 1}:
-        raise _ThrownError
+class _State(Struct):
+    leader: Int
+    leader_epoch: Int
+    controller_epoch: Int
+    isr: list[Int]
+    leader_recovery_state: Literal[0, 1] = 0
 
 
 def _config(data: bytes | None) -> None:
@@ -131,55 +102,74 @@ def _config(data: bytes | None) -> None:
         return
     value = _tree(data)
     config = value.get("config") if isinstance(value, dict) else None
-    for setting in config.values() if isinstance(config, dict) else ():
-        _text(setting)
+    if isinstance(config, dict):
+        convert(config, dict[str, str])
+
+
+class _FeatureVersions(Struct):
+    min_version: Annotated[int, Meta(ge=0)]
+    max_version: Annotated[int, Meta(le=_LAST_FEATURE_VERSION)]
+
+    def __post_init__(self) -> None:
+        if self.min_version > self.max_version:
+            raise ValueError
+
+
+class _Broker(Struct, kw_only=True):
+    version: Annotated[int, Meta(ge=1, le=_LARGEST_INT)]
+    jmx_port: Int
+    rack: str | None = None
+    features: dict[str, _FeatureVersions] | None = None
+
+
+class _FirstBroker(_Broker, kw_only=True):
+    """A registration of version 1."""
+
+    host: str
+    port: Int
+
+
+class _LaterBroker(_Broker, kw_only=True):
+    endpoints: list[str]
+    listener_security_protocol_map: dict[str, str] = field(default_factory=SECURITY_PROTOCOLS.copy)
 
 
 def _broker(data: bytes | None) -> None:
-    broker = _object(_tree(data))
-    version = _int(_field(broker, "version"))
-    _int(_field(broker, "jmx_port"))
-    if version < 1:
-        raise _ThrownError
-    if version == 1:
-        _text(_field(broker, "host"))
-        _int(_field(broker, "port"))
+    value = _tree(data)
+    if convert(value, _Broker).version == 1:
+        convert(value, _FirstBroker)
     else:
-        _endpoints(broker)
-    if broker.get("rack") is not None:
-        _text(broker["rack"])
-    features = broker.get("features")
-    for versions in () if features is None else _object(features).values():
-        first, last = (_int(_field(_object(versions), name)) for name in ("min_version", "max_version"))
-        if not 0 <= first <= last <= _LAST_FEATURE_VERSION:
-            raise _ThrownError
+        _endpoints(convert(value, _LaterBroker))
 
 
-def _endpoints(broker: dict[str, Any]) -> None:
+def _endpoints(broker: _LaterBroker) -> None:
     """Raise if an endpoint is invalid.
 
     An empty list decodes, but the controller then resigns because it has no address for the broker.
     """
-    protocols = _object(broker.get("listener_security_protocol_map", SECURITY_PROTOCOLS))
-    if not all(_text(protocol).upper() in SECURITY_PROTOCOLS for protocol in protocols.values()):
-        raise _ThrownError
-    texts = ",".join(map(_text, _list(_field(broker, "endpoints")))).split(",")
-    endpoints = [text.strip() for text in texts if text.strip()]
+    protocols = broker.listener_security_protocol_map
+    if not all(protocol.upper() in SECURITY_PROTOCOLS for protocol in protocols.values()):
+        raise ValidationError
+    endpoints = [text.strip() for text in ",".join(broker.endpoints).split(",") if text.strip()]
     listeners = set()
     for endpoint in endpoints:
         parts = _KAFKA_ENDPOINT.fullmatch(endpoint)
         if parts is None or parts["listener"].upper() not in protocols:
-            raise _ThrownError
+            raise ValidationError
         _java_int(parts["port"])
         listeners.add(parts["listener"].upper())
     if len(listeners) < len(endpoints):
-        raise _ThrownError
+        raise ValidationError
     if not endpoints:
         raise _UnusableError
 
 
 _REASSIGNMENT_FIELDS: Final = frozenset({"version", "partitions"})
 _ENTRY_FIELDS: Final = frozenset({"topic", "partition", "replicas"})
+
+
+class _Order(Struct):
+    replicas: list[Int]
 
 
 def _reassignment(data: bytes | None) -> None:
@@ -189,22 +179,22 @@ def _reassignment(data: bytes | None) -> None:
     controller that executes them writes them into the topic's znode, which then stops the next controller.
     """
     if data is None:
-        raise _ThrownError
+        raise ValidationError
     try:
         value = _tree(data)
-    except _ThrownError:
+    except ValidationError:
         return
     if isinstance(value, dict) and (
         not value.keys() <= _REASSIGNMENT_FIELDS or type(value.get("version", 0)) is not int
     ):
         return
     if value is None or (isinstance(value, dict) and value.get("partitions") is None):
-        raise _ThrownError
+        raise ValidationError
     partitions = value.get("partitions") if isinstance(value, dict) else None
     if not isinstance(partitions, list) or not all(map(_is_order, partitions)):
         return
     for entry in partitions:
-        _ints(_object(entry).get("replicas"))
+        convert(entry, _Order)
 
 
 def ignored_reassignment(data: bytes | None) -> str | None:
@@ -219,7 +209,7 @@ def ignored_reassignment(data: bytes | None) -> str | None:
     """
     try:
         value = _tree(data)
-    except _ThrownError:
+    except ValidationError:
         return None
     partitions = value.get("partitions") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(partitions, list):
@@ -244,45 +234,47 @@ def _is_order(entry: object) -> bool:
     return isinstance(entry.get("replicas", []), list | NoneType)
 
 
-def _election(data: bytes | None) -> None:
-    value = _tree(data)
-    if value is _GARBAGE:
-        return
-    for entry in _list(_field(_object(value), "partitions")):
-        _text(_field(_object(entry), "topic"))
-        _int(_field(entry, "partition"))
+class _Partition(Struct):
+    topic: str
+    partition: Int
+
+
+class _Election(Struct):
+    partitions: list[_Partition]
 
 
 def _epoch(data: bytes | None) -> None:
     _java_int((data or b"").decode(errors="replace"))
 
 
-def _feature(data: bytes | None) -> None:
-    feature = _object(_tree(data))
-    if _int(_field(feature, "version")) not in {1, 2} or _int(_field(feature, "status")) not in {0, 1}:
-        raise _ThrownError
-    _object(_field(feature, "features"))
+class _Feature(Struct):
+    version: Literal[1, 2]
+    status: Literal[0, 1]
+    features: dict[str, object]
 
 
-def _producer_ids(data: bytes | None) -> None:
-    block = _object(_tree(data))
-    _int(_field(block, "broker"))
-    for name in ("block_start", "block_end"):
-        if not re.fullmatch(r"[+-]?[0-9]{1,19}", _text(_field(block, name)), re.ASCII):
-            raise _ThrownError
+class _ProducerIds(Struct):
+    broker: Int
+    block_start: _LongText
+    block_end: _LongText
 
 
-def _cluster_id(data: bytes | None) -> None:
-    _text(_field(_object(_tree(data)), "id"))
+class _ClusterId(Struct):
+    id: str
 
 
-def _controller(data: bytes | None) -> None:
-    controller = _object(_tree(data))
-    _int(_field(controller, "brokerid"))
-    _int(controller.get("kraftControllerEpoch", -1))
+class _Controller(Struct):
+    brokerid: Int
+    kraft_controller_epoch: Int = field(default=-1, name="kraftControllerEpoch")
 
 
-Decode = Callable[[bytes | None], None]
+def _lenient(shape: type[Struct]) -> Decode:
+    return lambda data: _read(data, shape)
+
+
+def _strict(shape: type[Struct]) -> Decode:
+    return lambda data: convert(_tree(data), shape)
+
 
 _BROKER_ID_PATH: Final = re.compile(rf"{BROKER_IDS}/(?P<number>.+)")
 _BROKER_CONFIG_PATH: Final = re.compile(r"/config/brokers/(?!<default>$)(?P<name>.+)")
@@ -296,16 +288,16 @@ _RULES: Final[tuple[tuple[re.Pattern[str], Decode, KafkaImpact], ...]] = tuple(
     (re.compile(path), decode, impact)
     for path, decode, impact in (
         (rf"{TOPICS}/[^/]+", _topic, KafkaImpact.FAIL_OVER),
-        (rf"{TOPICS}/[^/]+/partitions/[^/]+/state", _state, KafkaImpact.FAIL_OVER),
+        (rf"{TOPICS}/[^/]+/partitions/[^/]+/state", _lenient(_State), KafkaImpact.FAIL_OVER),
         (rf"{BROKER_IDS}/[^/]+", _broker, KafkaImpact.ALL),
         (r"/admin/reassign_partitions", _reassignment, KafkaImpact.FAIL_OVER),
-        (r"/admin/preferred_replica_election", _election, KafkaImpact.FAIL_OVER),
-        (r"/feature", _feature, KafkaImpact.FAIL_OVER),
+        (r"/admin/preferred_replica_election", _lenient(_Election), KafkaImpact.FAIL_OVER),
+        (r"/feature", _strict(_Feature), KafkaImpact.FAIL_OVER),
         (r"/controller_epoch", _epoch, KafkaImpact.FAIL_OVER),
-        (r"/controller", _controller, KafkaImpact.REGISTRATION),
+        (r"/controller", _strict(_Controller), KafkaImpact.REGISTRATION),
         (r"/config/(topics|brokers|users|clients|ips)/.+", _config, KafkaImpact.START),
-        (r"/cluster/id", _cluster_id, KafkaImpact.START),
-        (r"/latest_producer_id_block", _producer_ids, KafkaImpact.PRODUCER_IDS),
+        (r"/cluster/id", _strict(_ClusterId), KafkaImpact.START),
+        (r"/latest_producer_id_block", _strict(_ProducerIds), KafkaImpact.PRODUCER_IDS),
     )
 )
 
@@ -330,7 +322,7 @@ def impact_of(path: str, data: bytes | None) -> KafkaImpact | None:
         if data is not FORBIDDEN and pattern.fullmatch(path):
             try:
                 decode(data)
-            except _ThrownError:
+            except ValidationError:
                 return impact
             except _UnusableError:
                 return KafkaImpact.FAIL_OVER

@@ -174,7 +174,7 @@ WHY_REORDERED: Final = Sentence("{why}: order of replicas changes, no data moves
 WHY_ELECTED: Final = Sentence("{why}: first in sync is {leader}")
 RETURNS_TO_DEAD: Final = Sentence("going back adds brokers that are not live: {dead:ids}")
 RETURNS_TO_DRAINED: Final = Sentence("going back adds brokers that are drained: {drained:ids}")
-EVENS_OUT_LEADERS: Final = Sentence("evens out leaders: the first replica becomes leader when all replicas are in sync")
+ELECTED_AFTER_MOVES: Final = Sentence("the first replica becomes leader when all replicas are in sync")
 DRAINED_PARTITION_GONE: Final = Sentence("the partition that was drained is gone")
 CHANGED_SINCE_DRAIN: Final = Sentence("its replicas are {replicas:ids}; after the drain they were {made:ids}")
 ORDER_RESTORED: Final = Sentence("its replica order is already restored")
@@ -183,6 +183,7 @@ NO_LEADER_TO_FOLLOW: Final = Sentence("it has no live leader to follow")
 
 # placements: why a partition moves, and why brokers stay uneven
 PLACED: Final = Sentence("{rules}: {moves}")
+WITH_BYTES: Final = Sentence("{rules} with {bytes} bytes")
 FACTOR: Final = Sentence("replication factor {before} → {after}")
 REPLACES: Final = Sentence("replaces {source} by {target}")
 EMPTIES: Final = Sentence("empties {source}")
@@ -190,8 +191,7 @@ MORE_RACKS: Final = Sentence("racks {before} → {after}")
 LESS_CROWDED: Final = Sentence("most in one rack {before} → {after}")
 AS_GIVEN: Final = Sentence("as given")
 EVENS_OUT_REPLICAS: Final = Sentence("evens out replicas")
-EVENS_OUT_LOADS: Final = Sentence("evens out loads with {bytes} bytes")
-EVENS_OUT_LED: Final = Sentence("evens out loads")
+EVENS_OUT_LOADS: Final = Sentence("evens out loads")
 EVENS_OUT_PREFERRED: Final = Sentence("evens out leaders")
 PREFERRED_CHANGES: Final = Sentence("preferred leader {before} → {after}")
 ORDER_CHANGES: Final = Sentence("order of replicas changes")
@@ -213,11 +213,14 @@ CANNOT_TAKE: Final = Sentence("{brokers} cannot take from others: {rules}")
 NO_HELPFUL_MOVES: Final = Sentence("--max-moves {max_moves} allows no more copies that would help")
 OUTSIDE_BAND: Final = Sentence("bytes on {brokers} differ from the mean by more than {percent} %, and no move helps")
 BUDGET_SPENT: Final = Sentence(
-    "loads of {brokers} differ from the mean by more than {percent} %, and no change within the budget helps"
+    "loads of {brokers} differ from {share} by more than {percent} %, and no change within the budget was found to help"
 )
+DISKS_ABOVE: Final = Sentence("disks of {brokers} stay above {percent} % of capacity, and no change was found to help")
 LOADS_OUTSIDE: Final = Sentence(
-    "loads of {brokers} differ from the mean by more than {percent} %, and no {change} helps"
+    "loads of {brokers} differ from {share} by more than {percent} %, and no {change} was found to help"
 )
+SAME_SHARE: Final = Sentence("the mean")
+SHARE_BY_CAPACITY: Final = Sentence("their share by capacity")
 UP_TO_SHARE: Final = Sentence("only {brokers} may take replicas, up to an even share; --rebalance balances all brokers")
 ONLY_THESE_RECEIVE: Final = Sentence("only {brokers} may take replicas")
 BOUND_REPLICAS: Final = Sentence("of {count} replicas {bound}")
@@ -299,25 +302,13 @@ ORIGIN_NOT_ALIVE: Final = Sentence(
     "original replicas [{dead:ids}] are not live: {lost}, and only [{live:ids}] would remain live"
 )
 
-# cancellations that were requested, or were not
-CONTINUES: Final = Sentence("continues: {risk}")
-UNREAD_NOW: Final = Sentence("not understood: {fault}")
-
-# requests to Kafka's controller, and their answers
-NO_ANSWER: Final = Sentence("no answer came ({error})")
-ANSWER_WAS: Final = Sentence("the answer was {answer}")
-UNNAMED: Final = Sentence("the controller's answer did not name it")
-CLUSTER_UNREAD: Final = Sentence("{answer}, and the cluster could not be read: {error}")
+# requests to Kafka's controller
 NOT_REQUESTED: Final = Sentence("not requested: {cause}")
-EARLIER_REQUEST: Final = Sentence("{answer} to an earlier request")
-REFUSED: Final = Sentence("the controller refused: {cause}")
 
 # writes to configs, and to ZooKeeper as controller
 WRITTEN: Final = Sentence("written")
 FENCED: Final = Sentence("another controller took over")
 SESSION_LOST: Final = Sentence("the ZooKeeper session was lost; commit again")
-
-# controllerships, and what the resident controller removes
 
 # rollbacks
 PARTITION_GONE: Final = Sentence("the partition is gone")
@@ -361,7 +352,6 @@ REPLICAS_NOW: Final = Sentence("its replicas are now [{replicas:ids}]")
 CONFIG_DIFFERS: Final = Sentence("topic {topic}: {name} is {found}, planned {planned}")
 PARTITIONS_DIFFER: Final = Sentence("topic {topic} has {found} partitions, planned {planned}")
 PARTITION_EXISTS: Final = Sentence("partition {partition} exists, on [{replicas:ids}]")
-OPERATION_UNREAD: Final = Sentence("topic {topic} is not understood: {fault}")
 NOT_THE_TOPIC_TO_DELETE: Final = Sentence("{cause}; the topic of this name is not the one that the plan deletes")
 TOPIC_RECREATED: Final = Sentence("{topic} was deleted and created again")
 TOPIC_ID_LOST: Final = Sentence(

@@ -535,10 +535,10 @@ class BrokerLoad(TableRow, frozen=True, kw_only=True):
     broker_id: Annotated[int, "broker that holds the replicas"]
     leaders: Annotated[Long, "partitions with a known load that it leads"]
     replicas: Annotated[Long, "replicas of partitions with a known load"]
-    bytes_in: Annotated[float, "bytes per second from producers, as leader"]
-    replication_in: Annotated[float, "bytes per second from leaders, as follower"]
-    bytes_out: Annotated[float, "bytes per second to readers"]
-    replication_out: Annotated[float, "bytes per second to followers, as leader"]
+    bytes_in: Annotated[float | None, "bytes per second from producers, as leader; null if unknown"] = None
+    replication_in: Annotated[float | None, "bytes per second from leaders, as follower; null if unknown"] = None
+    bytes_out: Annotated[float | None, "bytes per second to readers; null if unknown"] = None
+    replication_out: Annotated[float | None, "bytes per second to followers, as leader; null if unknown"] = None
     across_racks: Annotated[
         float | None, "of bytes_out, to readers of another rack; null if no reader's rack is known"
     ] = None
@@ -582,6 +582,16 @@ class ProfiledLoad(TableRow, frozen=True, kw_only=True, gc=False):
     cpu_follower: Annotated[
         float | None, "percent of all cores of a broker for a follower, null if CPU is not modelled"
     ] = None
+    cpu_leader_in: Annotated[
+        float | None, "percent of all cores for a byte per second that a leader gets from producers; null without a fit"
+    ] = None
+    cpu_leader_out: Annotated[
+        float | None, "percent of all cores for a byte per second that a leader sends to readers and followers"
+    ] = None
+    cpu_follower_in: Annotated[float | None, "percent of all cores for a byte per second that a follower gets"] = None
+    cpu_r2: Annotated[
+        float | None, "R² of this fit to the CPU of brokers, the same in each row; below 0.6 CPU is not modelled"
+    ] = None
 
 
 class BrokerCapacity(TableRow, frozen=True, kw_only=True):
@@ -592,7 +602,7 @@ class BrokerCapacity(TableRow, frozen=True, kw_only=True):
     broker_id: Annotated[int, "broker, -1 for every broker without a row of its own"]
     log_dir: Annotated[str | None, "log dir, null for the whole broker"] = None
     resource: Annotated[
-        str, "disk (bytes), in and out (bytes per second, replication included), or cpu (percent of all cores)"
+        str, "disk (bytes), in and out (bytes per second, replication included), cpu (percent of all cores) or replicas"
     ]
     capacity: Annotated[
         float | None, "what the broker has of the resource, in its unit; null: it is no longer known"
@@ -652,6 +662,7 @@ class ThrottledConfig(TableRow, frozen=True, kw_only=True):
     name: Annotated[str, "configuration that the plan's commit sets while its replicas move"]
     before: Annotated[str | None, "override that was set before and is restored, null for none"] = None
     set_to: Annotated[list[str], "values this plan set or was about to set, the newest last"]
+    source: Annotated[str | None, "'auto' if rates follow the load of brokers, null for a given rate"] = None
     set_at: Annotated[datetime, "when it was first set, UTC"]
 
 
@@ -798,7 +809,7 @@ class PlanRecord(TableRow, frozen=True, kw_only=True):
     figures: Annotated[
         str | None,
         "JSON object: bytes copied, and worst_before and worst_after, the most loaded broker of the worst resource and "
-        "window as a multiple of the mean; null if no load is known",
+        "window as a multiple of its share of the load; null if no load is known",
     ] = None
 
     @property

@@ -7,13 +7,15 @@ from bench.clusters.synthetic import cluster
 from bench.figures import Driver, Figure
 from bench.kraft import bench_kraft
 from bench.kraft_commit import commit_seconds
+from bench.load_rollup import compare
+from bench.load_show import bench_load_show
 from bench.notification import bench_notification
 from bench.parts import bench_planning, bench_writing
 from bench.report import Report
 from bench.sampling import bench_sampling
 from bench.snapshots import SnapshotBench
 from bench.ten_million import Comparison, Run
-from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
+from jobs.runtime.pace import DEFAULT
 from tests.jobs.support.kafka.paged_brokers import LISTED, NOT_PAGED
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -56,7 +58,7 @@ def test_snapshots_and_writing(spark: SparkSession) -> None:
 @pytest.mark.parametrize("newest", [LISTED, NOT_PAGED])
 def test_simulated_kraft_brokers(spark: SparkSession, newest: str) -> None:
     """Of more partitions than the driver reads alone."""
-    with cluster(SMALL_CLUSTER_PARTITIONS + 100) as synthetic:
+    with cluster(DEFAULT.small_cluster + 100) as synthetic:
         figure = bench_kraft(spark, synthetic, 1, newest)
     assert figure.measured.endswith(" 10,100 partitions")
     assert (figure.baseline, figure.target) == ("first snapshot from ZooKeeper", None)
@@ -70,6 +72,14 @@ def test_a_sample_of_simulated_brokers() -> None:
     assert (sample.figure.measured, sample.figure.target) == ("sample of 100 simulated brokers, 2,000 partitions", None)
     assert sample.cost is not None
     assert sample.cost.bytes_added > 0
+
+
+@pytest.mark.repeat
+@pytest.mark.usefixtures("spark")
+def test_loads_are_shown() -> None:
+    figures = {figure.measured: figure.ratio for figure in bench_load_show(2_000, 1)}
+    assert [*figures] == [f"show load --by {by}, 2,000 partitions" for by in ("broker", "topic", "partition")]
+    assert min(figures.values()) > 0
 
 
 @pytest.mark.repeat
@@ -88,3 +98,14 @@ def test_a_report_names_what_could_not_be_measured() -> None:
     report = Report({"cores": 2}, [Figure("reading", 1.0, "scan", 2.0, 0.6)], [], ["planning"])
     assert report.missed == ["planning (not measured)"]
     assert report.verdict == "TARGETS MISSED: 1\nplanning (not measured)"
+
+
+@pytest.mark.repeat
+@pytest.mark.usefixtures("spark")
+def test_a_rollup_against_a_bare_scan() -> None:
+    """The records of all hours are checked against the samples."""
+    figure = compare(4_000, partitions=200)
+    assert (figure.measured, figure.baseline) == (
+        "load rollup of 4,000 rows of samples, auto",
+        "bare scan of the same",
+    )

@@ -1,11 +1,14 @@
 """Changes of which a test sets some columns; the other columns are irrelevant."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from schemas.enums import Action
 from schemas.rows import Change
+
+UNVERSIONED: Final[dict[str, Any]] = {"state_version": None, "topic_version": None}
+"""The versions of changes in a KRaft cluster."""
 
 
 def typed(**columns: Any) -> Change:  # noqa: ANN401 - columns of CHANGES

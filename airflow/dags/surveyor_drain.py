@@ -28,8 +28,7 @@ def question(*, params: dict[str, Any]) -> list[str]:
     return ["drain", *options(params, "brokers"), *(["--allow-offline"] if params["allow_offline"] else [])]
 
 
-def drain(cluster: str | None) -> None:
-    """Define the DAG of a cluster."""
+for cluster in clusters():
     with surveyor_dag(
         "drain",
         cluster,
@@ -39,7 +38,3 @@ def drain(cluster: str | None) -> None:
         doc_md=__doc__,
     ):
         commit_after_approval(plan_on_snapshot(question()), "drain brokers {{ params.brokers }}", ["--wait"])
-
-
-for name in clusters():
-    drain(name)

@@ -15,9 +15,7 @@ from surveyor_dags import surveyor_dag
 from surveyor_operators import SurveyorOperator
 from surveyor_settings import clusters
 
-
-def load_sample(cluster: str | None) -> None:
-    """Define the DAG of a cluster."""
+for cluster in clusters():
     with surveyor_dag(
         "load_sample",
         cluster,
@@ -27,7 +25,3 @@ def load_sample(cluster: str | None) -> None:
         doc_md=__doc__,
     ):
         SurveyorOperator(task_id="sample", command=["load", "sample"])
-
-
-for name in clusters():
-    load_sample(name)

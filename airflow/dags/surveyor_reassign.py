@@ -14,7 +14,7 @@ waits for approval. Then it is committed wave by wave until it is complete.
 from typing import Any
 
 from airflow.sdk import Param, task
-from surveyor_dags import PLAN, commit_after_approval, optional, options, plan_on_snapshot, surveyor_dag
+from surveyor_dags import PLAN, commit_after_approval, commit_options, optional, options, plan_on_snapshot, surveyor_dag
 from surveyor_operators import ClearThrottleOperator
 from surveyor_settings import clusters
 
@@ -49,14 +49,7 @@ def question(*, params: dict[str, Any]) -> list[str]:
     return ["reassign", *([f"--{asked}"] if asked in FLAGS else []), *valued, *flags]
 
 
-@task
-def commit_options(*, params: dict[str, Any]) -> list[str]:
-    """Return options to wait for the last wave, with the throttle if given."""
-    return ["--wait", *options(params, "throttle")]
-
-
-def reassign(cluster: str | None) -> None:
-    """Define the DAG of a cluster."""
+for cluster in clusters():
     with surveyor_dag(
         "reassign",
         cluster,
@@ -67,7 +60,3 @@ def reassign(cluster: str | None) -> None:
     ):
         verify = commit_after_approval(plan_on_snapshot(question()), "move replicas", commit_options())
         verify >> ClearThrottleOperator(task_id="clear_throttle", plan=PLAN, retries=10).as_teardown()
-
-
-for name in clusters():
-    reassign(name)

@@ -32,8 +32,7 @@ from surveyor_settings import REPAIR_POOL, clusters
 UNCLEAN = f"{PLAN}.unclean"
 
 
-def recover(cluster: str | None) -> None:
-    """Define the DAG of a cluster."""
+for cluster in clusters():
     with surveyor_dag(
         "recover",
         cluster,
@@ -65,7 +64,3 @@ def recover(cluster: str | None) -> None:
         snapshot >> plan >> rejections
         due >> commit >> verify
         unclean_due >> plan_unclean >> show >> approve >> commit_unclean >> verify_unclean
-
-
-for name in clusters():
-    recover(name)

@@ -11,7 +11,7 @@ task `clear_throttle` still runs and cancels the plan if a throttle is left.
 from typing import Any
 
 from airflow.sdk import Param, task
-from surveyor_dags import PLAN, commit_after_approval, optional, options, surveyor_dag
+from surveyor_dags import PLAN, commit_after_approval, commit_options, optional, options, surveyor_dag
 from surveyor_operators import ClearThrottleOperator, SurveyorOperator
 from surveyor_settings import clusters
 
@@ -28,14 +28,7 @@ def command(*, params: dict[str, Any], plan: str) -> list[str]:
     return ["rollback", params["plan"], "--name", plan, *options(params, "to-snapshot")]
 
 
-@task
-def commit_options(*, params: dict[str, Any]) -> list[str]:
-    """Return options to wait for the last wave, with the throttle if given."""
-    return ["--wait", *options(params, "throttle")]
-
-
-def rollback(cluster: str | None) -> None:
-    """Define the DAG of a cluster."""
+for cluster in clusters():
     with surveyor_dag(
         "rollback",
         cluster,
@@ -47,7 +40,3 @@ def rollback(cluster: str | None) -> None:
         plan = SurveyorOperator(task_id="plan", command=command(plan=PLAN), refused="fail")
         verify = commit_after_approval(plan.output, "undo plan {{ params.plan }}", commit_options())
         verify >> ClearThrottleOperator(task_id="clear_throttle", plan=PLAN, retries=10).as_teardown()
-
-
-for name in clusters():
-    rollback(name)

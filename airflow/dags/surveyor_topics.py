@@ -39,8 +39,7 @@ def question(*, params: dict[str, Any]) -> list[str]:
     return [COMMANDS[params["question"]], *options(params, *SIZES, *(OF_NEW if new else ())), *configs]
 
 
-def topics(cluster: str | None) -> None:
-    """Define the DAG of a cluster."""
+for cluster in clusters():
     with surveyor_dag(
         "topics",
         cluster,
@@ -50,7 +49,3 @@ def topics(cluster: str | None) -> None:
         doc_md=__doc__,
     ):
         commit_after_approval(plan_on_snapshot(question()), "{{ params.question }} topics")
-
-
-for name in clusters():
-    topics(name)

@@ -22,8 +22,7 @@ def question(*, params: dict[str, Any]) -> list[str]:
     return ["undrain", *options(params, "brokers")]
 
 
-def undrain(cluster: str | None) -> None:
-    """Define the DAG of a cluster."""
+for cluster in clusters():
     with surveyor_dag(
         "undrain",
         cluster,
@@ -33,7 +32,3 @@ def undrain(cluster: str | None) -> None:
         doc_md=__doc__,
     ):
         commit_after_approval(plan_on_snapshot(question()), "undrain brokers {{ params.brokers }}", ["--wait"])
-
-
-for name in clusters():
-    undrain(name)

@@ -14,9 +14,7 @@ from surveyor_dags import surveyor_dag
 from surveyor_operators import ReportOperator, SurveyorOperator
 from surveyor_settings import clusters
 
-
-def vacuum_and_report(cluster: str | None) -> None:
-    """Define the DAG of a cluster."""
+for cluster in clusters():
     with surveyor_dag(
         "vacuum_and_report",
         cluster,
@@ -30,7 +28,3 @@ def vacuum_and_report(cluster: str | None) -> None:
         report = ReportOperator(task_id="report", command=["report"], page="report.html")
         metrics = ReportOperator(task_id="metrics", command=["metrics"], page="surveyor.prom")
         vacuum >> sizes >> [report, metrics]
-
-
-for name in clusters():
-    vacuum_and_report(name)

@@ -3,10 +3,11 @@
 Each DAG file defines a DAG per cluster, with its name as `cluster`. With a single cluster, `cluster` is None.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset, Param, task
+from airflow.sdk import DAG, Asset, Param, chain, task
 from surveyor_operators import (
     CommitOperator,
     PlanApprovalOperator,
@@ -87,25 +88,48 @@ def options(params: dict[str, Any], *names: str) -> list[str]:
     return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
-def plan_on_snapshot(question: Any) -> Any:
-    """Define the tasks `snapshot` and `plan`; return the result of the plan."""
+@task
+def commit_options(*, params: dict[str, Any]) -> list[str]:
+    """Return options to wait for the last wave, with the throttle if given."""
+    return ["--wait", *options(params, "throttle")]
+
+
+def plan_on_snapshot(question: Any, after: Any = None) -> Any:
+    """Define the tasks `snapshot` and `plan`, the first after another task, if any; return the result of the plan."""
     snapshot = RunSnapshotOperator(task_id="snapshot", plan=PLAN)
+    if after is not None:
+        after >> snapshot
     plan = PlanOperator(task_id="plan", question=question, snapshot=SNAPSHOT_ID, plan=PLAN)
     snapshot >> plan
     return plan.output
 
 
-def commit_after_approval(plan: Any, asked: str, commit_options: Any = ()) -> PlanCompleteSensor:
+def commit_after_approval(plan: Any, asked: str, options: Any = ()) -> PlanCompleteSensor:
     """Define the tasks that show a plan with changes, wait for its approval and commit it; return the task `verify`.
 
     `asked` describes what the plan does.
     """
     due = task.short_circuit(task_id="due", ignore_downstream_trigger_rules=False)(has_changes)(plan)
+    return _shown_and_committed(due, asked, options)
+
+
+def commit_within(is_within: Callable[..., bool], beyond_rails: Any, asked: str, options: Any) -> PlanCompleteSensor:
+    """Define the tasks that let a plan be approved if `beyond_rails` is, and commit it when `is_within` returns true.
+
+    `asked` describes what the plan does. Return the task `verify`.
+    """
+    window = task.sensor(
+        task_id="window", mode="reschedule", poke_interval=60.0, timeout=24 * 3600.0, trigger_rule="none_failed"
+    )(is_within)()
+    return _shown_and_committed(beyond_rails, asked, options, window)
+
+
+def _shown_and_committed(due: Any, asked: str, options: Any, *before_commit: Any) -> PlanCompleteSensor:
     show = SurveyorOperator(task_id="show", command=["show", "plan", PLAN], shown=True)
     approve = PlanApprovalOperator(task_id="approve", asked=asked)
-    commit = CommitOperator(task_id="commit", plan=PLAN, options=commit_options, retries=5)
+    commit = CommitOperator(task_id="commit", plan=PLAN, options=options, retries=5)
     verify = PlanCompleteSensor(task_id="verify", plan=PLAN)
-    due >> show >> approve >> commit >> verify
+    chain(due, show, approve, *before_commit, commit, verify)
     return verify
 
 

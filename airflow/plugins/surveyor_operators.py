@@ -99,6 +99,15 @@ def plan_named(ours: Settings, name: str) -> Result | None:
     return next((row for row in shown["rows"] if name in row["names"]), None)
 
 
+def figures_of(ours: Settings, name: str) -> Result:
+    """Return the figures of a plan: bytes that are copied, the least possible, and the worst load before and after."""
+    plan = plan_named(ours, name)
+    if plan is None:
+        raise AirflowFailException(f"the warehouse has no plan {name!r}")
+    known = json.loads(plan["figures"]) if isinstance(plan["figures"], str) else plan["figures"] or {}
+    return {key: known.get(key) for key in ("bytes", "bytes_bound", "worst_before", "worst_after")}
+
+
 def newest_snapshot(ours: Settings) -> Result:
     """Return the last row of `surveyor show snapshots`."""
     code, shown = Surveyor(ours, ["show", "snapshots"]).run(QUIET)

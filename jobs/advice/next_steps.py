@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS
+from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH, DELETE_TOPICS
 from jobs.advice.load import load_steps
 from jobs.advice.outage import Outage
 from jobs.advice.reassignments import stalled_steps
-from jobs.core.migration_signs import migration_notice
+from jobs.core.migration_refusal import migration_notice
 from jobs.core.units import format_age, format_bytes, format_duration
 from jobs.measurement.load_summary import LoadFindings
 from jobs.preconditions.limits import MAX_PLAN_FROM_FUTURE_SECONDS

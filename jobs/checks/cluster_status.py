@@ -34,7 +34,7 @@ from jobs.repositories.warehouse_status import (
 )
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
-from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS, ClusterView, view_now, view_of, with_last_known_replicas
+from jobs.snapshots.cluster_view import ClusterView, view_now, view_of, with_last_known_replicas
 from jobs.snapshots.copy_throttles import throttles_of_view
 from jobs.snapshots.health import Health, comparable_brokers, health_of, reassignments_in
 from planner.columns.broker_skew import BYTES, EMPTY, FAR_BYTES, far_from_even
@@ -228,7 +228,7 @@ def read_status(
         if snapshot_id is None:
             snapshot = None
             load = pool.submit(lambda: _load_if_readable(settings, reading.result()))
-            with settings.connect(LIVE_TIMEOUT_SECONDS) as cluster:
+            with settings.connect(settings.pace.live) as cluster:
                 view, source = view_now(cluster), str(cluster)
         else:
             snapshot = find_snapshot(settings.warehouse, snapshot_id)

@@ -1,19 +1,14 @@
-"""The results of `surveyor doctor`, and the checks that clusters of both kinds have in common.
-
-A check is an iterator of findings. It is independent of others, and names the remedy for a problem.
-"""
+"""The checks that clusters of both kinds have in common."""
 
 import re
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from jobs.adapters.brokers.fanout import NO_RESPONSE
 from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.checks.check_results import CheckResult, Checks
 from jobs.core.errors import SurveyorError
 from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.repositories.brokers_last_seen import mixed_racks
@@ -25,48 +20,10 @@ from schemas.metadata_names import MetadataNames
 from schemas.rows import Broker
 from schemas.text import join_ids, pluralise
 
-PROBE_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds to connect, and seconds for the brokers to return their configs."""
-
 CLOCK_WARNING_SECONDS: Final = 2.0
 """Seconds by which two clocks may differ."""
 
 SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans are computed with it"
-
-
-class CheckStatus(StrEnum):
-    """The result of a check."""
-
-    FINE = "fine"
-    WARNING = "warning"
-    """Something does not work, or not well, for some commands."""
-    FAULT = "fault"
-    """Nothing works until it is repaired."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The finding of a check, with advice unless it is fine."""
-
-    check: str
-    status: CheckStatus
-    found: str
-    advice: str | None = None
-
-    def to_json(self) -> dict[str, str | None]:
-        """Return the finding as `--json` prints it, where the key of the status is `state`."""
-        return {"check": self.check, "state": self.status, "found": self.found, "advice": self.advice}
-
-
-Checks = Iterator[CheckResult]
-
-
-def run_guarded(check: str, run_check: Callable[[], Checks]) -> Checks:
-    """Turn an error of Surveyor's into the result of the check; its message has the remedy."""
-    try:
-        yield from run_check()
-    except SurveyorError as error:
-        yield CheckResult(check, CheckStatus.FAULT, str(error))
 
 
 def see_status(settings: Settings) -> str:
@@ -77,11 +34,6 @@ def see_status(settings: Settings) -> str:
 def quarantine_advice(settings: Settings) -> str:
     """Advise to store, and then to show, what is not understood."""
     return f"{command_line(settings, 'snapshot')}; {command_line(settings, 'show', 'quarantine')}"
-
-
-def now() -> float:
-    """Seconds since the epoch, by this machine's clock."""
-    return time.time()
 
 
 def clock_skew(theirs: float | None, before: float, after: float, owner: str) -> CheckResult | None:
@@ -96,9 +48,9 @@ def clock_skew(theirs: float | None, before: float, after: float, owner: str) ->
     if theirs is None:
         return None
     if theirs - after > CLOCK_WARNING_SECONDS:
-        return CheckResult("clock", CheckStatus.WARNING, f"{theirs - after:.0f} s behind {owner}", SET_CLOCK)
+        return CheckResult.warning("clock", f"{theirs - after:.0f} s behind {owner}", SET_CLOCK)
     if before - theirs > CLOCK_WARNING_SECONDS:
-        return CheckResult("clock", CheckStatus.WARNING, f"{before - theirs:.0f} s ahead of {owner}", SET_CLOCK)
+        return CheckResult.warning("clock", f"{before - theirs:.0f} s ahead of {owner}", SET_CLOCK)
     return None
 
 
@@ -152,23 +104,24 @@ def rack_result(brokers: Sequence[Broker], names: MetadataNames) -> Checks:
     """Check whether all live brokers have a rack, or none."""
     if mixed := mixed_racks({row.broker_id: row.rack for row in brokers if row.understood}, names):
         found, _, advice = mixed.partition("; ")
-        yield CheckResult("racks", CheckStatus.WARNING, found, advice)
+        yield CheckResult.warning("racks", found, advice)
 
 
-def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], assumed: int) -> CheckResult:
+def returned_configs(
+    brokers: Sequence[Broker], silent: dict[int, str | None], assumed: int, seconds: float
+) -> CheckResult:
     """Return whether brokers returned their configs.
 
-    `silent` has the brokers that did not, with the reason if it is known; `assumed` is the number of settings for which
-    Kafka's defaults are assumed then.
+    `silent` has the brokers that did not within `seconds`, with the reason if it is known; `assumed` is the number of
+    settings for which Kafka's defaults are assumed then.
     """
     if not silent:
-        return CheckResult("settings", CheckStatus.FINE, f"{pluralise(len(brokers), 'broker')} returned their configs")
+        return CheckResult.fine("settings", f"{pluralise(len(brokers), 'broker')} returned their configs")
     failure = next((f" ({reason})" for reason in silent.values() if reason is not None), " (though asked)")
-    return CheckResult(
+    return CheckResult.warning(
         "settings",
-        CheckStatus.WARNING,
         f"{len(silent)} of {pluralise(len(brokers), 'broker')} did not return their configs within "
-        f"{PROBE_TIMEOUT_SECONDS:g} s: {join_ids(sorted(silent))}{failure}",
+        f"{seconds:g} s: {join_ids(sorted(silent))}{failure}",
         f"Kafka's defaults are assumed ({assumed} names); "
         + remedies(reason or NO_RESPONSE for reason in silent.values()),
     )
@@ -180,4 +133,4 @@ def history_results(settings: Settings, cluster_id: str | None) -> Checks:
     with suppress(SurveyorError):  # the tables have separate findings
         message = other_cluster(settings.warehouse, cluster_id, settings.address)
     if message:
-        yield CheckResult("history", CheckStatus.FAULT, message)
+        yield CheckResult.fault("history", message)

@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.adapters.brokers.connection import unreachable_reasons
-from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
+from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.warehouse import Warehouse
@@ -28,39 +28,35 @@ from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refus
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
 from jobs.adapters.spark.engine import Engine, Place
-from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import read, sync
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.lease_znode import lease_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
+from jobs.checks.check_results import CheckResult, Checks, CheckStatus, run_guarded
 from jobs.checks.common_checks import (
     CLOCK_WARNING_SECONDS,
-    PROBE_TIMEOUT_SECONDS,
     SET_CLOCK,
-    CheckResult,
-    Checks,
-    CheckStatus,
     clock_skew,
     history_results,
     missing_brokers,
-    now,
     quarantine_advice,
     rack_result,
     remedies,
     returned_configs,
-    run_guarded,
     see_status,
 )
 from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
-from jobs.core.migration_signs import DURING_MIGRATION, is_started, migration_refusal
+from jobs.core.migration_refusal import DURING_MIGRATION, is_started, migration_refusal
 from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, option_name
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.foreign_changes import foreign_changes
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
+from jobs.runtime.pace import Clock
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_command, with_full_commands
 from jobs.snapshots.cluster_view import view_now
@@ -99,17 +95,15 @@ def _python() -> Checks:
     try:
         versions = ", ".join(f"{name} {version(name)}" for name in SPARK)
     except PackageNotFoundError as error:
-        yield CheckResult(
-            "python", CheckStatus.FAULT, f"{error.name} is not installed", "install Surveyor again, or `make setup`"
-        )
+        yield CheckResult.fault("python", f"{error.name} is not installed", "install Surveyor again, or `make setup`")
         return
-    yield CheckResult("python", CheckStatus.FINE, f"{platform.python_version()}; {versions}")
+    yield CheckResult.fine("python", f"{platform.python_version()}; {versions}")
 
 
 def _engine(place: Place) -> Checks:
     """Check the engine of plans and snapshots; only Spark needs Java, and jars."""
     engine, reason = place.resolved()
-    yield CheckResult("engine", CheckStatus.FINE, f"{engine}: {reason}")
+    yield CheckResult.fine("engine", f"{engine}: {reason}")
     if engine is Engine.SPARK and place.remote is None:
         yield from run_guarded("java", _java)
         yield from run_guarded("jars", partial(_jars, place.warehouse))
@@ -117,23 +111,22 @@ def _engine(place: Place) -> Checks:
 
 def _java() -> Checks:
     java = find_java()
-    yield CheckResult("java", CheckStatus.FINE, f"{java_version(java)}; {java}")
+    yield CheckResult.fine("java", f"{java_version(java)}; {java}")
 
 
 def _jars(warehouse: str) -> Checks:
     missing, incomplete = missing_spark_jars(warehouse), incomplete_spark_jars(warehouse)
     for gap in incomplete:
-        yield CheckResult("jars", CheckStatus.WARNING, gap.found, gap.advice)
+        yield CheckResult.warning("jars", gap.found, gap.advice)
     if missing:
-        yield CheckResult(
+        yield CheckResult.warning(
             "jars",
-            CheckStatus.WARNING,
             f"not yet in {cache_folder()}: the jars of {' and '.join(missing)}",
             f"the first command that starts Spark downloads them, or {' and '.join(missing.values())}; if no registry "
             "is reachable, copy that folder from a machine that has it, or set SURVEYOR_CACHE",
         )
     elif not incomplete:
-        yield CheckResult("jars", CheckStatus.FINE, f"the jars that Spark needs are in {cache_folder()}")
+        yield CheckResult.fine("jars", f"the jars that Spark needs are in {cache_folder()}")
 
 
 def _warehouse(settings: Settings) -> Checks:
@@ -150,7 +143,7 @@ def _warehouse(settings: Settings) -> Checks:
         )
     else:
         require_conditional_writes(where)
-        yield CheckResult("warehouse", CheckStatus.FINE, f"{where} can be written, and no commit overwrites another")
+        yield CheckResult.fine("warehouse", f"{where} can be written, and no commit overwrites another")
     recent = warehouse_status_if_readable(settings.warehouse)
     if recent.fault:
         take = command_line(settings, "snapshot")
@@ -159,17 +152,15 @@ def _warehouse(settings: Settings) -> Checks:
             if recent.store_fault or not is_local(where)
             else f"repair the warehouse, or move it away; `{take}` creates a new one then"
         )
-        yield CheckResult("tables", CheckStatus.FAULT, recent.store_fault or recent.fault, advice)
+        yield CheckResult.fault("tables", recent.store_fault or recent.fault, advice)
         return  # the other checks of tables fail for the same reason
     if recent.snapshot is None:
         take = command_line(settings, "snapshot")
-        yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", take)
+        yield CheckResult.warning("tables", f"no snapshot of {settings.cluster} yet", take)
     elif (ahead := (recent.snapshot.taken_at - datetime.now(UTC)).total_seconds()) > CLOCK_WARNING_SECONDS:
-        yield CheckResult(
-            "tables", CheckStatus.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", SET_CLOCK
-        )
+        yield CheckResult.warning("tables", f"the last snapshot was taken {ahead:.0f} s from now", SET_CLOCK)
     else:
-        yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot.snapshot_id} is the last")
+        yield CheckResult.fine("tables", f"snapshot {recent.snapshot.snapshot_id} is the last")
     yield from run_guarded("schema", partial(_schema, settings))
 
 
@@ -181,7 +172,7 @@ def _schema(settings: Settings) -> Checks:
         yield CheckResult("schema", status, change.description, with_full_commands(settings, change.remedy))
     if not changes and settings.warehouse.exists():
         found = f"the tables are of version {SCHEMA_VERSION}, and unchanged by other programs"
-        yield CheckResult("schema", CheckStatus.FINE, found)
+        yield CheckResult.fine("schema", found)
 
 
 def _credentials(settings: Settings) -> Checks:
@@ -192,7 +183,7 @@ def _credentials(settings: Settings) -> Checks:
 
 def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
     endpoint = settings.zookeeper_endpoint
-    with ZooKeeperCluster(endpoint, PROBE_TIMEOUT_SECONDS) as cluster, cluster.connected() as client:
+    with ZooKeeperCluster(endpoint, settings.pace.probe) as cluster, cluster.connected() as client:
         started = time.monotonic()
         sync(client)
         took = time.monotonic() - started
@@ -210,7 +201,7 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
         yield from run_guarded("controller epoch", partial(_epoch, settings, client, state, recorded))
         yield _permissions(client, endpoint)
         yield from _lease(settings, client)
-        yield _clock(client, state)
+        yield _clock(client, state, settings.pace.clock)
         overrides, _ = read_overrides(client)
     yield _registered(settings, state)
     yield from rack_result(state.brokers, IN_ZOOKEEPER)
@@ -221,7 +212,7 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
 def _znodes(settings: Settings, cluster: ZooKeeperCluster, state: ClusterState, recorded_epoch: int) -> Checks:
     if state.migration:
         advice_on_migration = DURING_MIGRATION if is_started(state.migration) else migration_refusal(state.migration)
-        yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
+        yield CheckResult.fault("migration", state.migration, advice_on_migration)
     view = view_now(cluster)
     health = health_of(view, default_min_isr=DEFAULT_MIN_ISR, threshold=1)
     blocking, latest = health.blocking, max(health.latest_epoch, recorded_epoch)
@@ -236,11 +227,11 @@ def _znodes(settings: Settings, cluster: ZooKeeperCluster, state: ClusterState, 
         yield CheckResult("znodes", status, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
     if view.throttle_warnings:
         advice_on_throttles = "`status` and `cancel --throttles` do not include these throttles"
-        yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(view.throttle_warnings), advice_on_throttles)
+        yield CheckResult.warning("throttles", "; ".join(view.throttle_warnings), advice_on_throttles)
     if state.controller.broker_id == NO_CONTROLLER:
-        yield CheckResult("controller", CheckStatus.WARNING, "there is none", see_status(settings))
+        yield CheckResult.warning("controller", "there is none", see_status(settings))
     else:
-        yield CheckResult("controller", CheckStatus.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
+        yield CheckResult.fine("controller", f"{state.controller.broker_id}, epoch {state.epoch}")
 
 
 def _epoch(settings: Settings, client: KazooClient, state: ClusterState, recorded_epoch: int) -> Checks:
@@ -249,7 +240,7 @@ def _epoch(settings: Settings, client: KazooClient, state: ClusterState, recorde
     if epoch_behind := epoch_regression_message(state.controller_epoch, latest):
         reconcile = command_line(settings, "reconcile", "--apply")
         advice = f"`{reconcile}` takes the controllership with a later epoch, then resigns"
-        yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)
+        yield CheckResult.fault("controller epoch", epoch_behind, advice)
 
 
 def _recorded_epoch(warehouse: Warehouse, state: ClusterState) -> int:
@@ -262,10 +253,8 @@ def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResul
     """Check whether ZooKeeper's ACLs allow what batch mode writes."""
     if closed := unwritable_paths(client):
         user = f"the user of {option_name(ZOOKEEPER_CONFIG)}" if endpoint.config else "Surveyor without credentials"
-        return CheckResult(
-            "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _write_advice()
-        )
-    return CheckResult("permissions", CheckStatus.FINE, "ACLs allow the writes of batch mode")
+        return CheckResult.warning("permissions", f"not writable by {user}: {', '.join(closed)}", _write_advice())
+    return CheckResult.fine("permissions", "ACLs allow the writes of batch mode")
 
 
 def _lease(settings: Settings, client: KazooClient) -> Checks:
@@ -273,7 +262,7 @@ def _lease(settings: Settings, client: KazooClient) -> Checks:
     if not settings.conf.commit_lease:
         return
     if refusal := lease_refusal(client, settings.zookeeper_endpoint.config):
-        yield CheckResult("lease", CheckStatus.WARNING, refusal.found, refusal.advice)
+        yield CheckResult.warning("lease", refusal.found, refusal.advice)
 
 
 def _write_advice() -> str:
@@ -284,17 +273,17 @@ def _write_advice() -> str:
     )
 
 
-def _clock(client: KazooClient, state: ClusterState) -> CheckResult:
+def _clock(client: KazooClient, state: ClusterState, clock: Clock) -> CheckResult:
     """Compare our clock with ZooKeeper's; if ZooKeeper's is unknown, with the newest znode."""
-    before = now()
+    before = clock.time()
     zookeeper_time = server_time(client)
-    after = now()
+    after = clock.time()
     # the newest znode can only show that our clock is behind
     reference = max(_last_written(client, state), after) if zookeeper_time is None else zookeeper_time
     if skew := clock_skew(reference, before, after, "ZooKeeper's"):
         return skew
     not_behind = "not behind ZooKeeper's newest znode; whether it is ahead is unknown"
-    return CheckResult("clock", CheckStatus.FINE, not_behind if zookeeper_time is None else "as ZooKeeper's")
+    return CheckResult.fine("clock", not_behind if zookeeper_time is None else "as ZooKeeper's")
 
 
 def _last_written(client: KazooClient, state: ClusterState) -> float:
@@ -310,20 +299,20 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     """
     if not state.brokers:
         advice = f"check the chroot of {option_name(ZOOKEEPER)}; start brokers"
-        return CheckResult("brokers", CheckStatus.WARNING, "none is registered", advice)
+        return CheckResult.warning("brokers", "none is registered", advice)
     missing = missing_brokers(settings.warehouse, state.live)
     if missing:
         text = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {join_ids(missing)}"
-        return CheckResult("brokers", CheckStatus.WARNING, text, see_status(settings))
-    return CheckResult("brokers", CheckStatus.FINE, f"{len(state.brokers)} registered")
+        return CheckResult.warning("brokers", text, see_status(settings))
+    return CheckResult.fine("brokers", f"{len(state.brokers)} registered")
 
 
 def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> Checks:
-    configs, why_not = read_configs_and_failures(
-        state.brokers, settings.conf.command_config, overrides, PROBE_TIMEOUT_SECONDS
-    )
+    configs, why_not = read_broker_configs(state.brokers, settings.conf.command_config, overrides, settings.pace.probe)
     silent = sorted({row.broker_id for row in configs if row.assumed and row.name == PROTOCOL_VERSION})
-    yield returned_configs(state.brokers, {broker: why_not.get(broker) for broker in silent}, len(KAFKA_DEFAULTS))
+    yield returned_configs(
+        state.brokers, {broker: why_not.get(broker) for broker in silent}, len(KAFKA_DEFAULTS), settings.pace.probe
+    )
     protocols = sorted({row.value for row in configs if row.name == PROTOCOL_VERSION and not row.assumed and row.value})
     if protocols:
         yield CheckResult(
@@ -341,12 +330,11 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
     try:
         listener = settings.listener
     except UsageError as error:  # admin mode may still work
-        return CheckResult(check, CheckStatus.WARNING, str(error), "batch mode, `reconcile` and `control` need it")
+        return CheckResult.warning(check, str(error), "batch mode, `reconcile` and `control` need it")
     unreachable = unreachable_reasons(state.brokers, str(settings.conf.controller_id), listener)
     if unreachable:
-        return CheckResult(
+        return CheckResult.warning(
             check,
-            CheckStatus.WARNING,
             "; ".join(unreachable.values()),
             f"{remedies(unreachable.values())}; batch mode, `reconcile` and `control` need that, admin mode does not",
         )
@@ -355,5 +343,5 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
     if unused_planes := sorted(planes.difference(endpoints)):
         text = f"every broker can be notified; the brokers' control-plane listener is {', '.join(unused_planes)}"
         advice = "set clusters.NAME.control_listener in the conf, so that control requests do not wait for clients'"
-        return CheckResult(check, CheckStatus.WARNING, text, advice)
-    return CheckResult(check, CheckStatus.FINE, "every broker can be notified of what batch mode writes")
+        return CheckResult.warning(check, text, advice)
+    return CheckResult.fine(check, "every broker can be notified of what batch mode writes")

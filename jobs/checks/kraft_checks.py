@@ -11,29 +11,25 @@ from typing import Final
 
 from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.permission_refusal import NEEDS
-from jobs.adapters.brokers.reported_configs import KRAFT_DEFAULTS, read_configs_and_failures
+from jobs.adapters.brokers.reported_configs import KRAFT_DEFAULTS, read_broker_configs
 from jobs.adapters.clusters.interface import Cluster, LiveReading
 from jobs.adapters.clusters.kraft import bootstrap_addresses
 from jobs.adapters.kraft.doctor_requests import SupportedVersions, probe_addresses, read_supported_versions
-from jobs.adapters.kraft.session import BrokerSession, Quorum, read_from_broker
+from jobs.adapters.kraft.session import Quorum, read_from_broker
+from jobs.checks.check_results import CheckResult, Checks, CheckStatus, run_guarded
 from jobs.checks.common_checks import (
-    PROBE_TIMEOUT_SECONDS,
-    CheckResult,
-    Checks,
-    CheckStatus,
     clock_skew,
     history_results,
     missing_brokers,
-    now,
     quarantine_advice,
     rack_result,
     remedies,
     returned_configs,
-    run_guarded,
     see_status,
 )
 from jobs.core.option_places import BOOTSTRAP_SERVERS, option_name
 from jobs.core.units import format_duration
+from jobs.runtime.pace import Clock
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import PARTITION, view_of_reading
 from planner.rules.quorum import MAX_VOTER_LAG_MS, majority
@@ -57,12 +53,12 @@ def check_kraft(settings: Settings) -> Checks:
     """Run all checks of the cluster."""
     addresses = bootstrap_addresses(settings.address)
     properties = read_properties(settings.conf.command_config)
-    seconds, faults = probe_addresses(addresses, properties, PROBE_TIMEOUT_SECONDS)
+    seconds, faults = probe_addresses(addresses, properties, settings.pace.probe)
     yield reachability_result(addresses, seconds, faults)
     if not seconds:
         return
     answering = [address for address in addresses if address in seconds]
-    yield from run_guarded("quorum", partial(_quorum, answering, properties))
+    yield from run_guarded("quorum", partial(_quorum, answering, properties, settings.pace.clock))
     yield from run_guarded("brokers", partial(_brokers, settings, properties))
 
 
@@ -74,24 +70,22 @@ def reachability_result(
     failed = "; ".join(f"{address}: {faults[address]}" for address in addresses if address in faults)
     if not seconds:
         advice = f"check the addresses of {option_name(BOOTSTRAP_SERVERS)}; {remedies(faults.values())}"
-        return CheckResult(check, CheckStatus.FAULT, f"no broker answered: {failed}", advice)
+        return CheckResult.fault(check, f"no broker answered: {failed}", advice)
     answering = f"{len(seconds)} of {len(addresses)} addresses answered"
     if faults:
         advice = f"{remedies(faults.values())}; or take its address out of {option_name(BOOTSTRAP_SERVERS)}"
-        return CheckResult(check, CheckStatus.WARNING, f"{answering}; {failed}", advice)
-    return CheckResult(
-        check, CheckStatus.FINE, f"{answering}, the last one after {max(seconds.values()) * 1000:.0f} ms"
-    )
+        return CheckResult.warning(check, f"{answering}; {failed}", advice)
+    return CheckResult.fine(check, f"{answering}, the last one after {max(seconds.values()) * 1000:.0f} ms")
 
 
-def _quorum(addresses: Sequence[str], properties: dict[str, str]) -> Checks:
-    before = now()
-    session = read_from_broker(addresses, properties, _session)
-    after = now()
+def _quorum(addresses: Sequence[str], properties: dict[str, str], clock: Clock) -> Checks:
+    before = clock.time()
+    session = read_from_broker(addresses, properties, lambda session: session)
+    after = clock.time()
     quorum = session.quorum
     if quorum is None:
         if not session.has_controller:
-            yield CheckResult("quorum", CheckStatus.FAULT, str(session.quorum_fault), START_QUORUM)
+            yield CheckResult.fault("quorum", str(session.quorum_fault), START_QUORUM)
         return  # else it is a missing permission, which has a separate check
     yield quorum_result(quorum)
     theirs = None if quorum.leader_time_ms is None else quorum.leader_time_ms / 1000
@@ -100,11 +94,7 @@ def _quorum(addresses: Sequence[str], properties: dict[str, str]) -> Checks:
     else:
         known = "as that of the quorum's leader"
         found = known if theirs is not None else "the brokers report no time to compare with"
-        yield CheckResult("clock", CheckStatus.FINE, found)
-
-
-def _session(session: BrokerSession) -> BrokerSession:
-    return session
+        yield CheckResult.fine("clock", found)
 
 
 def quorum_result(quorum: Quorum) -> CheckResult:
@@ -124,9 +114,9 @@ def quorum_result(quorum: Quorum) -> CheckResult:
     if lagging:
         found = f"{leader}; {of_voters}; not up to date: {', '.join(map(_lag, lagging))}"
         advice = f"start {join_ids([voter.voter_id for voter in lagging])}, or see why; kafka-metadata-quorum "
-        return CheckResult("quorum", CheckStatus.WARNING, found, f"{advice}describe --replication shows the lag")
+        return CheckResult.warning("quorum", found, f"{advice}describe --replication shows the lag")
     state = "all are up to date" if has_times else "unknown whether they are up to date"
-    return CheckResult("quorum", CheckStatus.FINE, f"{leader}; {of_voters}; {state}")
+    return CheckResult.fine("quorum", f"{leader}; {of_voters}; {state}")
 
 
 def _lag(voter: Voter) -> str:
@@ -144,7 +134,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
         yield from run_guarded("history", partial(history_results, settings, metadata.cluster_id))
         yield _registered(settings, metadata.brokers)
         yield from rack_result(metadata.live_brokers, metadata.names)
-        supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
+        supported, _ = read_supported_versions(metadata.live_brokers, properties, settings.pace.probe)
         if supported:  # brokers that do not answer have a separate check
             yield version_result(supported, metadata.metadata_version)
         yield from permission_results(settings, reading)
@@ -153,7 +143,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
                 "`surveyor status` and `cancel --throttles` do not include these throttles; "
                 f"{remedies(reading.unread_broker_configs.values())}"
             )
-            yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(warnings), advice)
+            yield CheckResult.warning("throttles", "; ".join(warnings), advice)
         yield _settings(settings, cluster)
 
 
@@ -167,8 +157,8 @@ def _registered(settings: Settings, brokers: Sequence[Broker]) -> CheckResult:
     if missing:
         found += f"; in the last snapshot, but not live: {join_ids(missing)}"
     if fenced or missing:
-        return CheckResult("brokers", CheckStatus.WARNING, found, see_status(settings))
-    return CheckResult("brokers", CheckStatus.FINE, found)
+        return CheckResult.warning("brokers", found, see_status(settings))
+    return CheckResult.fine("brokers", found)
 
 
 def version_result(supported: Mapping[int, SupportedVersions], level: int | None) -> CheckResult:
@@ -185,12 +175,12 @@ def version_result(supported: Mapping[int, SupportedVersions], level: int | None
     if len(highest) > 1:
         found += f"; brokers support up to {' or '.join(map(str, sorted(highest)))}"
         advice = "a rolling upgrade is in progress: finish it, then plan"
-        return CheckResult("versions", CheckStatus.WARNING, found, advice)
+        return CheckResult.warning("versions", found, advice)
     if highest:
         found += f"; all brokers support up to {max(highest)}"
     if without := sorted(broker for broker, row in supported.items() if not row.has_pages):
         found += f"; before Kafka 3.8, without eligible leader replicas: {join_ids(without)}"
-    return CheckResult("versions", CheckStatus.FINE, found)
+    return CheckResult.fine("versions", found)
 
 
 def permission_results(settings: Settings, reading: LiveReading) -> Checks:
@@ -210,17 +200,17 @@ def permission_results(settings: Settings, reading: LiveReading) -> Checks:
         found = "; ".join(f"{permission} ({abbreviate(some)})" for permission, some in sorted(lacking.items()))
         yield CheckResult("permissions", status, f"missing: {found}", GRANT)
     else:
-        yield CheckResult("permissions", CheckStatus.FINE, "none is missing that reading needs")
+        yield CheckResult.fine("permissions", "none is missing that reading needs")
     if others:
         found = f"not understood: {abbreviate(others)}"
-        yield CheckResult("reading", CheckStatus.WARNING, found, quarantine_advice(settings))
+        yield CheckResult.warning("reading", found, quarantine_advice(settings))
 
 
 def _settings(settings: Settings, cluster: Cluster) -> CheckResult:
     brokers, known = cluster.read_broker_settings()
     alive = [row for row in brokers if row.is_live]
-    configs, why_not = read_configs_and_failures(
-        alive, settings.conf.command_config, known.overrides, PROBE_TIMEOUT_SECONDS, defaults=known.defaults
+    configs, why_not = read_broker_configs(
+        alive, settings.conf.command_config, known.overrides, settings.pace.probe, defaults=known.defaults
     )
     silent = {row.broker_id: why_not.get(row.broker_id) for row in configs if row.assumed and row.name == MIN_ISR}
-    return returned_configs(alive, silent, len(KRAFT_DEFAULTS))
+    return returned_configs(alive, silent, len(KRAFT_DEFAULTS), settings.pace.probe)

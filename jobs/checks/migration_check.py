@@ -18,14 +18,14 @@ from jobs.adapters.brokers.migration_configs import (
     MigrationConfig,
     read_migration_configs,
 )
-from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS
-from jobs.adapters.zookeeper.cluster import CONFIGS, MIGRATION, TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster_state import CONFIGS, MIGRATION, TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.checks.common_checks import CheckResult, CheckStatus, quarantine_advice, remedies
-from jobs.core.migration_signs import is_started, migration_refusal
+from jobs.checks.check_results import CheckResult
+from jobs.checks.common_checks import quarantine_advice, remedies
+from jobs.core.migration_refusal import is_started, migration_refusal
 from jobs.repositories.controller_epochs import later_states_message
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -34,7 +34,7 @@ from schemas.broker_config_names import AUTHORIZER, CONTROL_PLANE_LISTENER, PROT
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
 from schemas.inter_broker_protocol import Protocol
 from schemas.partition_info import PartitionInfo
-from schemas.rows import Key, QuarantinedZnode
+from schemas.rows import QuarantinedZnode
 from schemas.text import abbreviate, join_ids, partition_name, pluralise
 from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
 
@@ -101,7 +101,7 @@ def read_facts(settings: Settings, client: KazooClient) -> MigrationFacts:
     """Read the live cluster by the session of `client`."""
     state = with_retries(lambda: read_cluster(client))
     with progress("asking brokers for their configs"):
-        configs, silent = read_migration_configs(state.brokers, settings.conf.command_config, CONFIG_TIMEOUT_SECONDS)
+        configs, silent = read_migration_configs(state.brokers, settings.conf.command_config, settings.pace.configs)
     with progress("reading topics and partitions"):
         topics = _read_topics(client, state)
     carried = with_retries(lambda: read_carried(client, topics.names))
@@ -153,21 +153,13 @@ def migration_checks(settings: Settings, facts: MigrationFacts) -> Iterator[Chec
     yield from _carried(settings, facts)
 
 
-def _fault(check: str, found: str, advice: str) -> CheckResult:
-    return CheckResult(check, CheckStatus.FAULT, found, advice)
-
-
-def _warning(check: str, found: str, advice: str) -> CheckResult:
-    return CheckResult(check, CheckStatus.WARNING, found, advice)
-
-
 def _started(settings: Settings, facts: MigrationFacts) -> CheckResult:
     sign = facts.state.migration
     if sign:
-        return _fault("started", sign, _AFTER_THE_START if is_started(sign) else migration_refusal(sign))
+        return CheckResult.fault("started", sign, _AFTER_THE_START if is_started(sign) else migration_refusal(sign))
     if facts.state.controller_id in {NO_CONTROLLER, None}:
-        return _fault("started", "no broker is the controller", command_line(settings, "doctor"))
-    return CheckResult("started", CheckStatus.FINE, "no KRaft controller has taken over")
+        return CheckResult.fault("started", "no broker is the controller", command_line(settings, "doctor"))
+    return CheckResult.fine("started", "no KRaft controller has taken over")
 
 
 def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
@@ -175,7 +167,7 @@ def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
     live = facts.state.live
     gone = {broker: count for broker, count in sorted(facts.topics.replicas_by_broker.items()) if broker not in live}
     for broker, count in gone.items():
-        yield _fault(
+        yield CheckResult.fault(
             "brokers",
             f"broker {broker} is not registered and has {pluralise(count, 'replica')}: the migration waits for it",
             "start it, or: " + command_line(settings, "plan", "reassign", "--remove-brokers", str(broker)),
@@ -183,35 +175,33 @@ def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
     unread = sorted(row.broker_id for row in facts.state.brokers if not row.understood)
     if unread:
         found = f"the registration of brokers {join_ids(unread)} cannot be decoded"
-        yield _fault("brokers", found, command_line(settings, "doctor"))
+        yield CheckResult.fault("brokers", found, command_line(settings, "doctor"))
     if not live:
         listed = f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} ls /brokers/ids"
         advice = f"check the chroot of {settings.address_option}, start brokers, then: {listed}"
-        yield _fault("brokers", "none is registered", advice)
+        yield CheckResult.fault("brokers", "none is registered", advice)
     elif not gone and not unread:
-        yield CheckResult("brokers", CheckStatus.FINE, f"{len(live)} registered; no replica is on another one")
+        yield CheckResult.fine("brokers", f"{len(live)} registered; no replica is on another one")
 
 
 def _protocols(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     for broker, reason in sorted(facts.silent.items()):
         advice = f"{remedies([reason])}: {command_line(settings, 'doctor')}"
-        yield _fault("settings", f"broker {broker} did not return its configs: {reason}", advice)
+        yield CheckResult.fault("settings", f"broker {broker} did not return its configs: {reason}", advice)
     releases = {broker: Protocol.parse(config.release) for broker, config in facts.configs.items()}
     early = sorted(broker for broker, release in releases.items() if release is None or release < MIGRATION_SINCE)
     if early:
-        yield _fault(
-            "release",
-            f"brokers {join_ids(early)} run a release before 3.4, or an unknown one",
-            _upgrade(facts),
+        yield CheckResult.fault(
+            "release", f"brokers {join_ids(early)} run a release before 3.4, or an unknown one", _upgrade(facts)
         )
     elif any(release < LAST_RELEASE for release in releases.values() if release):
-        yield _warning(
+        yield CheckResult.warning(
             "release",
             f"the brokers' releases are {_joined(config.release for config in facts.configs.values())}",
             f"{_upgrade(facts)}: it is the last release with ZooKeeper and the only upgrade path to Kafka 4",
         )
     elif facts.configs:
-        yield CheckResult("release", CheckStatus.FINE, _joined(config.release for config in facts.configs.values()))
+        yield CheckResult.fine("release", _joined(config.release for config in facts.configs.values()))
     yield from _protocol_versions(facts)
 
 
@@ -223,13 +213,13 @@ def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
         broker for broker in several if broker not in early and (protocols[broker] or MIGRATION_SINCE) < LOG_DIRS_SINCE
     )
     if early:
-        yield _fault(
+        yield CheckResult.fault(
             "protocol",
             f"brokers {join_ids(early)} run with {PROTOCOL_VERSION} before 3.4",
             _raise_protocol(facts, MIGRATION_SINCE),
         )
     if early_log_dirs:
-        yield _fault(
+        yield CheckResult.fault(
             "log dirs",
             f"brokers {join_ids(early_log_dirs)} have several log dirs and run with {PROTOCOL_VERSION} before 3.7-IV2",
             _raise_protocol(facts, LOG_DIRS_SINCE),
@@ -237,11 +227,11 @@ def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
     versions = {config.protocol for config in facts.configs.values()}
     if len(versions) > 1:
         advice = f"a rolling upgrade is in progress, finish it: {_raise_protocol(facts, MIGRATION_SINCE)}"
-        yield _fault("protocol", f"{PROTOCOL_VERSION} differs: {_joined(versions)}", advice)
+        yield CheckResult.fault("protocol", f"{PROTOCOL_VERSION} differs: {_joined(versions)}", advice)
     elif facts.configs and not early:
-        yield CheckResult("protocol", CheckStatus.FINE, f"{PROTOCOL_VERSION} {_joined(versions)}")
+        yield CheckResult.fine("protocol", f"{PROTOCOL_VERSION} {_joined(versions)}")
     if several and not early_log_dirs:
-        yield CheckResult("log dirs", CheckStatus.FINE, f"brokers {join_ids(several)} have several")
+        yield CheckResult.fine("log dirs", f"brokers {join_ids(several)} have several")
 
 
 def _upgrade(facts: MigrationFacts) -> str:
@@ -273,7 +263,7 @@ def _configs(facts: MigrationFacts) -> Iterator[CheckResult]:
         lines = ", ".join(f"{BROKER_ID}={broker}" for broker in generated)
         # a broker that may generate ids refuses one above reserved.broker.max.id, as generated ones are
         advice = f"set in their server.properties {lines}, and on each of them broker.id.generation.enable=false"
-        yield _fault("configs", found, advice)
+        yield CheckResult.fault("configs", found, advice)
     planes = [broker for broker, config in sorted(facts.configs.items()) if config.control_plane]
     if planes:
         found = f"{CONTROL_PLANE_LISTENER} is set on brokers {join_ids(planes)}, which KRaft refuses"
@@ -281,21 +271,21 @@ def _configs(facts: MigrationFacts) -> Iterator[CheckResult]:
             sorted({f"{CONTROL_PLANE_LISTENER}={facts.configs[broker].control_plane}" for broker in planes})
         )
         advice = f"remove from their server.properties, and restart them one at a time: {lines}"
-        yield _fault("configs", found, advice)
+        yield CheckResult.fault("configs", found, advice)
     authorizers = {config.authorizer for config in facts.configs.values() if config.authorizer in ZOOKEEPER_AUTHORIZERS}
     if authorizers:
         found = f"{AUTHORIZER} is {_joined(authorizers)}, which needs ZooKeeper"
         advice = f"in the server.properties that have process.roles, and not before: {AUTHORIZER}={STANDARD_AUTHORIZER}"
-        yield _warning("configs", found, advice)
+        yield CheckResult.warning("configs", found, advice)
     for broker, names in sorted(facts.carried.password_configs.items()):
         found = f"dynamic configs of broker {broker} are stored encoded: {', '.join(names)}"
         advice = (
             "in server.properties of every KRaft controller, with the brokers' secret: password.encoder.secret=SECRET; "
             "without it the migration fails"
         )
-        yield _warning("configs", found, advice)
+        yield CheckResult.warning("configs", found, advice)
     if any(config.enabled for config in facts.configs.values()):
-        yield CheckResult("configs", CheckStatus.FINE, f"{MIGRATION_ENABLED} is set")
+        yield CheckResult.fine("configs", f"{MIGRATION_ENABLED} is set")
 
 
 def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
@@ -306,9 +296,9 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             if row.mend
             else quarantine_advice(settings)
         )
-        yield _fault("znodes", f"{row.path}: {row.reason}", advice)
+        yield CheckResult.fault("znodes", f"{row.path}: {row.reason}", advice)
     if topics.without_id:
-        yield _fault(
+        yield CheckResult.fault(
             "topic ids",
             f"{pluralise(len(topics.without_id), 'topic', 'has', 'have')} no id, and the migration fails at the "
             f"first: {abbreviate(topics.without_id)}",
@@ -318,7 +308,7 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             else f"no broker returned its release; find out why, then check again: {command_line(settings, 'doctor')}",
         )
     if topics.without_state:
-        yield _fault(
+        yield CheckResult.fault(
             "states",
             f"{pluralise(len(topics.without_state), 'partition', 'has', 'have')} no state; the migration would "
             f"let the first replica lead with all replicas in sync, which may lose data: "
@@ -329,23 +319,23 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
         )
     if topics.later_epochs:
         found = later_states_message(facts.state.epoch, topics.later_epochs)
-        yield _fault("epochs", found, command_line(settings, "reconcile"))
+        yield CheckResult.fault("epochs", found, command_line(settings, "reconcile"))
     if topics.without_leader:
         found = f"{pluralise(len(topics.without_leader), 'partition', 'has', 'have')} no leader"
         advice = (
             "start their replicas: a KRaft controller cannot elect others either; "
             f"`{command_line(settings, 'status')}` lists them"
         )
-        yield _warning("leaders", f"{found}: {abbreviate(topics.without_leader)}", advice)
+        yield CheckResult.warning("leaders", f"{found}: {abbreviate(topics.without_leader)}", advice)
     if carried.orphaned_configs:
-        yield _warning(
+        yield CheckResult.warning(
             "orphans",
             f"configs of topics that do not exist are not carried over: {abbreviate(carried.orphaned_configs)}",
             f"nothing, or: zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} delete {CONFIGS}/TOPIC",
         )
     count = len(topics.names) - len(facts.state.deleting.intersection(topics.names))
     found = f"{pluralise(count, 'topic')} with {pluralise(topics.partitions, 'partition')}"
-    yield CheckResult("topics", CheckStatus.FINE, found)
+    yield CheckResult.fine("topics", found)
 
 
 def _named(partitions: Sequence[str]) -> list[str]:
@@ -366,19 +356,21 @@ _REQUESTS: Final = {
 def _requests(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     deleting = sorted(facts.state.deleting)
     if deleting:
-        yield _fault(
+        yield CheckResult.fault(
             "deletions",
             f"topics queued for deletion are not carried over: {abbreviate(deleting)}",
             f"wait until they are deleted; `{command_line(settings, 'status')}` shows which brokers that waits for",
         )
     for kind, meaning in _REQUESTS.items():
-        keys = [row.key for row in facts.state.requests if row.kind == kind]
-        if keys:
-            found = f"{meaning} would be lost: {abbreviate(_names(keys))}"
+        names = [partition_name(*row.key) for row in facts.state.requests if row.kind == kind]
+        if names:
+            found = f"{meaning} would be lost: {abbreviate(names)}"
             status = command_line(settings, "status")
-            yield _fault("requests", found, f"wait until they are done; `{status}` shows how to cancel what is stuck")
+            yield CheckResult.fault(
+                "requests", found, f"wait until they are done; `{status}` shows how to cancel what is stuck"
+            )
     if facts.topics.moving:
-        yield _warning(
+        yield CheckResult.warning(
             "reassignments",
             f"reassignments that run are carried over: {abbreviate(facts.topics.moving)}",
             "wait until they are complete, because brokers restart several times during a migration: "
@@ -387,11 +379,7 @@ def _requests(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult
     throttled = [*facts.topics.throttled, *(f"the rate of broker {name}" for name in facts.carried.throttled_brokers)]
     if throttled:
         found = f"throttles are carried over: {abbreviate(throttled)}"
-        yield _warning("throttles", found, command_line(settings, "cancel", "--throttles"))
-
-
-def _names(keys: Iterable[Key]) -> list[str]:
-    return [partition_name(topic, partition) for topic, partition in keys]
+        yield CheckResult.warning("throttles", found, command_line(settings, "cancel", "--throttles"))
 
 
 def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
@@ -399,7 +387,7 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
     shell = f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts}"
     for path, reason in sorted(carried.malformed.items()):
         shown = f"{shell} get {shlex.quote(path)}"
-        yield _fault(
+        yield CheckResult.fault(
             "znodes",
             f"{path}: {reason}; its content would be lost, or stop the migration",
             _credential_command(path, reason) or f"correct or delete it by Kafka's tools; what it has: {shown}",
@@ -408,7 +396,7 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         settings, "migration", "check", "--zookeeper-config", "FILE"
     )
     for path, reason in sorted(carried.unread.items()):
-        yield _fault("znodes", f"{path}: {reason}", advice)
+        yield CheckResult.fault("znodes", f"{path}: {reason}", advice)
     if carried.ignored_acls:
         found = f"ACLs of unknown resource types are not carried over: {abbreviate(carried.ignored_acls)}"
         shown = f"{shell} ls {shlex.quote(carried.ignored_acls[0])}"
@@ -416,16 +404,16 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
             "create what you need again, for a type that Kafka knows, with kafka-acls.sh --add; "
             f"list them with: {shown}"
         )
-        yield _warning("acls", found, advice)
+        yield CheckResult.warning("acls", found, advice)
     if carried.has_empty_migration:
-        yield _warning(
+        yield CheckResult.warning(
             "znodes",
             f"{MIGRATION} is empty, as zookeeper-security-migration creates it; KRaft controllers before 3.9 cannot "
             "decode it, and do not begin the migration",
             f"before you start a KRaft controller: {shell} delete {MIGRATION}",
         )
     if carried.consumers:
-        yield _warning(
+        yield CheckResult.warning(
             "left behind",
             f"{pluralise(carried.consumers, 'consumer group')} under {CONSUMERS} with offsets in ZooKeeper",
             "move their consumers to offsets in Kafka before you stop ZooKeeper; "
@@ -435,7 +423,7 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         found = f"znodes that are not Kafka's stay in ZooKeeper: {abbreviate(carried.foreign)}"
         shown = f"{shell} ls {shlex.quote(carried.foreign[0])}"
         advice = f"move what other programs keep there before you stop ZooKeeper; list it with: {shown}"
-        yield _warning("left behind", found, advice)
+        yield CheckResult.warning("left behind", found, advice)
     counted = [
         f"{pluralise(carried.acls, 'ACL')} of {pluralise(carried.acl_resources, 'resource pattern')}",
         pluralise(carried.scram_credentials, "SCRAM credential"),
@@ -443,7 +431,7 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         pluralise(carried.delegation_tokens, "delegation token"),
         f"dynamic configs of {pluralise(len(carried.broker_configs), 'broker')}",
     ]
-    yield CheckResult("carried over", CheckStatus.FINE, ", ".join(counted))
+    yield CheckResult.fine("carried over", ", ".join(counted))
 
 
 def _credential_command(path: str, reason: str) -> str | None:

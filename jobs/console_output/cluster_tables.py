@@ -34,7 +34,6 @@ from jobs.runtime.console import CommandResult, warn, warnings_in_json
 from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import (
-    LIVE_TIMEOUT_SECONDS,
     SOURCE_COLUMNS,
     ClusterView,
     view_now,
@@ -211,7 +210,7 @@ def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluste
     Nothing does if the snapshots there are of another cluster.
     """
     last = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
-    with settings.connect(LIVE_TIMEOUT_SECONDS) as cluster:
+    with settings.connect(settings.pace.live) as cluster:
         view = view_now(cluster, topic=topic, columns=SOURCE_COLUMNS)
     if message := other_cluster(settings.warehouse, view.cluster_id, settings.address):
         warn(message)

@@ -3,9 +3,9 @@
 The rows of a million partitions stay in Arrow. Only those that are printed become Python objects.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
@@ -14,13 +14,21 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.stored_tables import displayed_columns
-from jobs.core.arrow_rows import StoredRows, partition_numbers, values_of
-from jobs.core.units import format_age, format_bytes
-from jobs.measurement.load_summary import LoadSummary, read_leaders_partitions, read_load_summary
+from jobs.core.arrow_rows import StoredRows, places_of, values_of
+from jobs.core.units import age_seconds, format_age, format_bytes
+from jobs.measurement.load_summary import (
+    SUMMED,
+    LoadSummary,
+    partitions_without_load,
+    read_leaders_partitions,
+    read_load_summary,
+    without_load_text,
+)
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.loads import (
     DAY,
     HOUR,
+    NEWER_LOADS,
     NOW,  # noqa: F401 - for the doctests
     PEAK,
     Accuracy,
@@ -29,6 +37,7 @@ from jobs.repositories.loads import (
     group_loads,
     partition_growth,
     partition_means,
+    profiled_cpu,
     read_assignment,
     traffic,
     with_assignment,
@@ -39,13 +48,8 @@ from jobs.runtime.console import Line, table, warnings_in_json, wrapped
 from jobs.runtime.output import show, stream
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.load.findings import (
-    RESOURCES,
-    hottest_partitions,
-    unevenness,
-    used_by,
-    with_leader_share,
-)
+from planner.load.findings import hottest_partitions, unevenness, used_by, with_leader_share
+from planner.load.resources import RESOURCES
 from schemas.rows import Broker, BrokerLoad, Row, Snapshot
 from schemas.text import partition_name
 
@@ -54,9 +58,6 @@ ROWS_SHOWN: Final = 20
 
 STALE_SECONDS: Final = 2 * 3600.0
 """Age of the newest hour above which the output says that it is old."""
-
-_SUMS: Final = ("bytes_in", "replication_in", "bytes_out", "replication_out", "across_racks", "size_bytes")
-"""Columns of BrokerLoad that are added up over brokers."""
 
 _UNITS: Final = {
     "bytes per second": (
@@ -86,19 +87,19 @@ _NAMES: Final = {
 _TEXT_COLUMNS: Final[Mapping[LoadGrouping, tuple[str, ...]]] = {
     LoadGrouping.BROKER: (
         *("broker_id", "rack", "bytes_in", "replication_in", "bytes_out", "replication_out", "across_racks"),
-        *("size_bytes", "growth", "cpu", "of_capacity", "hottest"),
+        *("size_bytes", "growth", "disk_full", "cpu", "of_capacity", "hottest"),
     ),
     LoadGrouping.RACK: (
         *("rack", "brokers", "bytes_in", "replication_in", "bytes_out", "replication_out", "across_racks"),
         *("size_bytes", "growth", "cpu", "of_capacity"),
     ),
     LoadGrouping.TOPIC: (
-        *("topic", "partitions", "bytes_in", "bytes_out", "replication_out", "size_bytes", "growth", "skew"),
+        *("topic", "partitions", "bytes_in", "bytes_out", "replication_out", "size_bytes", "growth", "cpu", "skew"),
         *("largest", "methods", "flags"),
     ),
     LoadGrouping.PARTITION: (
         *("topic", "partition", "leader", "bytes_in", "bytes_out", "replication_out", "max_5min", "size_bytes"),
-        *("growth", "of_leader", "method", "flags"),
+        *("growth", "cpu", "of_leader", "method", "flags"),
     ),
     LoadGrouping.GROUP: ("group_id", "topics", "records_out", "bytes_out", "lag"),
 }
@@ -112,6 +113,7 @@ class LoadView:
     total: Row
     accuracy: Accuracy | None = None
     growth_source: str | None = None
+    cpu_source: str | None = None
     unevenness: list[Row] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
@@ -146,12 +148,13 @@ def _about(window: LoadWindow, view: LoadView, rows: list[Row]) -> Row:
     return {
         "hours": list(window.hours),
         "span_hours": window.span,
-        "age_seconds": None if window.newest is None else (datetime.now(UTC) - window.newest - HOUR) / SECOND,
+        "age_seconds": None if window.newest is None else age_seconds(window.newest + HOUR),
         "units": {name: UNITS[name] for row in rows for name in row if name in UNITS},
         "total": view.total,
         "methods": view.accuracy.methods if view.accuracy else {},
         "flags": view.accuracy.flags if view.accuracy else {},
         "growth_from": view.growth_source,
+        "cpu_from": view.cpu_source,
         "unevenness": view.unevenness,
     }
 
@@ -176,6 +179,7 @@ def _parts(settings: Settings, by: LoadGrouping, view: LoadView, rows: list[Row]
 def window_name(text: str, window: LoadWindow) -> str:
     """Name the hours of a window.
 
+    >>> from datetime import UTC, datetime
     >>> hours = [datetime(2026, 11, 30, hour, tzinfo=UTC) for hour in (20, 21, 23)]
     >>> window_name(NOW, LoadWindow((hours[0],))), window_name("4h", LoadWindow(tuple(hours), 4))
     ('2026-11-30 20:00 to 21:00 UTC', 'mean of 3 of the 4 hours up to 2026-12-01 00:00 UTC')
@@ -215,6 +219,7 @@ def _readable(row: Row) -> Row:
     if "disk_share" in row:
         most = max(shares, key=shares.__getitem__, default=None)
         texts["of_capacity"] = "" if most is None else f"{most} {shares[most]:.0%}"
+    texts["disk_full"] = first_full(row.get("filling_disks") or ())
     if hottest := row.get("hottest"):
         name = partition_name(hottest["topic"], hottest["partition"])
         texts["hottest"] = f"{name} {hottest['share']:.0%} of {hottest['resource']}"
@@ -222,6 +227,19 @@ def _readable(row: Row) -> Row:
         share = row["leader_share"]
         texts["of_leader"] = "" if share is None else f"{share:.1%} of {row['leader_resource']}"
     return texts
+
+
+def first_full(disks: Sequence[Row]) -> str:
+    """Return when the first disk of a broker is full, with its log dirs; empty if none grows.
+
+    >>> from datetime import datetime
+    >>> first_full([{"full_at": datetime(2026, 12, 3, 14, 20), "log_dirs": ["/d1", "/d2"]}])
+    '2026-12-03 14:20 UTC /d1 /d2'
+    """
+    if not disks:
+        return ""
+    full_at = disks[0]["full_at"]
+    return " ".join(["now" if full_at is None else f"{full_at:%Y-%m-%d %H:%M} UTC", *disks[0]["log_dirs"]])
 
 
 def _readable_value(name: str, value: Any) -> Any:  # noqa: ANN401 - a value of any column
@@ -259,9 +277,11 @@ def _notes(view: LoadView) -> Iterator[str]:
         yield f"bytes by method: {_percentages(methods)}{flagged}"
     if view.unevenness:
         worst = (f"{row['resource']} {row['ratio']:.2f} (broker {row['broker_id']})" for row in view.unevenness)
-        yield f"worst broker as a multiple of the mean: {', '.join(worst)}"
+        yield f"worst broker as a multiple of its share: {', '.join(worst)}"
     if view.growth_source:
         yield f"growth: {view.growth_source}"
+    if view.cpu_source:
+        yield f"cpu: {view.cpu_source}"
     yield from view.notes
 
 
@@ -269,9 +289,9 @@ def _age_note(text: str, window: LoadWindow) -> Iterator[str]:
     """Say that a window that should end now does not."""
     if window.newest is None or text == PEAK:
         return
-    if (datetime.now(UTC) - window.newest - HOUR) / SECOND > STALE_SECONDS:
+    if age_seconds(window.newest + HOUR) > STALE_SECONDS:
         age = format_age(window.newest + HOUR)
-        yield f"the newest hour is {age} old: `surveyor load sample`, then `surveyor load rollup` for newer ones"
+        yield f"the newest hour is {age} old: {NEWER_LOADS}"
 
 
 def _percentages(shares: Mapping[str, float]) -> str:
@@ -280,45 +300,63 @@ def _percentages(shares: Mapping[str, float]) -> str:
 
 
 def _by_broker(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadView:
-    summary = read_load_summary(settings, window, snapshot)
+    summary, cpu_source = _with_cpu(settings.warehouse, read_load_summary(settings, window, snapshot))
     partitions = read_leaders_partitions(settings.warehouse, window, snapshot)
     hottest = {hot.broker_id: msgspec.to_builtins(hot) for hot in hottest_partitions(partitions, summary.loads)}
     racks = _racks(settings.warehouse, snapshot)
+    filling = summary.filling_by_broker
     rows = [
         {"broker_id": load.broker_id, "rack": racks.get(load.broker_id), **_amounts(summary, [load])}
-        | {"hottest": hottest.get(load.broker_id)}
+        | {"filling_disks": filling.get(load.broker_id, []), "hottest": hottest.get(load.broker_id)}
         for load in summary.loads
     ]
-    return _of_brokers(summary, rows, partitions, "broker_id")
+    return _of_brokers(summary, rows, partitions, "broker_id", cpu_source)
 
 
 def _by_rack(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadView:
-    summary = read_load_summary(settings, window, snapshot)
+    summary, cpu_source = _with_cpu(settings.warehouse, read_load_summary(settings, window, snapshot))
     racks = _racks(settings.warehouse, snapshot)
     members: dict[str | None, list[BrokerLoad]] = {}
     for load in summary.loads:
         members.setdefault(racks.get(load.broker_id), []).append(load)
     rows = [{"rack": rack, "brokers": len(loads), **_amounts(summary, loads)} for rack, loads in members.items()]
-    return _of_brokers(summary, rows, read_leaders_partitions(settings.warehouse, window, snapshot), "rack")
+    partitions = read_leaders_partitions(settings.warehouse, window, snapshot)
+    return _of_brokers(summary, rows, partitions, "rack", cpu_source)
 
 
-def _of_brokers(summary: LoadSummary, rows: list[Row], partitions: pa.Table, key: str) -> LoadView:
+def _with_cpu(warehouse: Warehouse, summary: LoadSummary) -> tuple[LoadSummary, str | None]:
+    """Return the loads with modelled CPU if that of no broker was measured, and where CPU is from."""
+    if any(load.cpu is not None for load in summary.loads):
+        return summary, "measured"
+    profiled = profiled_cpu(warehouse)
+    if profiled is None:
+        return summary, None
+    if not profiled.model.is_modelled:
+        return summary, profiled.source
+    modelled = [msgspec.structs.replace(load, cpu=profiled.model.of_broker(load)) for load in summary.loads]
+    return replace(summary, loads=modelled), profiled.source
+
+
+def _of_brokers(
+    summary: LoadSummary, rows: list[Row], partitions: pa.Table, key: str, cpu_source: str | None
+) -> LoadView:
     """Return the view of rows that are made of the loads of brokers."""
-    rows.sort(key=lambda row: (-sum(row[name] for name in _NETWORK), row[key] is None, row[key]))
+    rows.sort(key=lambda row: (-sum(row[name] or 0 for name in _NETWORK), row[key] is None, row[key]))
     has_capacity = any(row[f"{resource}_share"] is not None for row in rows for resource in RESOURCES)
     return LoadView(
         rows=rows,
         total=_sums(summary.loads),
         accuracy=Accuracy().add(partitions),
         growth_source="sizes of the last 7 days" if summary.growth else None,
-        unevenness=[msgspec.to_builtins(one) for one in unevenness(summary.loads)],
-        notes=() if has_capacity else (_NO_CAPACITY,),
+        cpu_source=cpu_source,
+        unevenness=[msgspec.to_builtins(one) for one in unevenness(summary.shared, summary.capacities)],
+        notes=(*_unknown(summary.without_load), *summary.notes, *(() if has_capacity else (NO_CAPACITY,))),
     )
 
 
 _NETWORK: Final = ("bytes_in", "replication_in", "bytes_out", "replication_out")
 
-_NO_CAPACITY: Final = (
+NO_CAPACITY: Final = (
     "no capacity is known: `surveyor sizes` records that of disks, `surveyor load import --capacity FILE` others"
 )
 
@@ -338,7 +376,7 @@ def _amounts(summary: LoadSummary, loads: list[BrokerLoad]) -> Row:
 
 
 def _sums(loads: Iterable[BrokerLoad]) -> Row:
-    known = {name: [getattr(load, name) for load in loads if getattr(load, name) is not None] for name in _SUMS}
+    known = {name: [getattr(load, name) for load in loads if getattr(load, name) is not None] for name in SUMMED}
     return {name: sum(amounts) if amounts else None for name, amounts in known.items()}
 
 
@@ -361,45 +399,66 @@ def _racks(warehouse: Warehouse, snapshot: Snapshot | None) -> dict[int, str | N
 
 
 def _by_partition(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadView:
-    rows, accuracy, source = _partitions(settings.warehouse, window, snapshot)
-    shared = with_leader_share(rows, read_load_summary(settings, window, snapshot).loads)
-    order = [("traffic", "descending"), ("topic", "ascending"), ("partition", "ascending")]
-    ordered = shared.append_column("traffic", traffic(shared)).sort_by(order).drop_columns("traffic")
-    return LoadView(
-        rows=StoredRows(ordered), total=_totals(rows, _OF_PARTITIONS), accuracy=accuracy, growth_source=source
-    )
+    partitions = _partitions(settings.warehouse, window, snapshot)
+    shared = with_leader_share(partitions.rows, read_load_summary(settings, window, snapshot).loads)
+    return partitions.view(shared, "topic", "partition")
 
 
 def _by_topic(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadView:
-    rows, accuracy, source = _partitions(settings.warehouse, window, snapshot)
-    by_topic = _grouped_by_topic(rows)
-    order = [("traffic", "descending"), ("topic", "ascending")]
-    ordered = by_topic.append_column("traffic", traffic(by_topic)).sort_by(order).drop_columns("traffic")
-    return LoadView(
-        rows=StoredRows(ordered), total=_totals(rows, _OF_PARTITIONS), accuracy=accuracy, growth_source=source
-    )
+    partitions = _partitions(settings.warehouse, window, snapshot)
+    return partitions.view(_grouped_by_topic(partitions.rows), "topic")
 
 
-_OF_PARTITIONS: Final = ("bytes_in", "replication_out", "bytes_out", "size_bytes", "growth")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partitions:
+    """The partitions of a window with replication, growth and the CPU of their leaders, and the sources of these."""
+
+    rows: pa.Table
+    accuracy: Accuracy
+    growth_source: str | None
+    cpu_source: str | None
+    without_load: int
+
+    def view(self, rows: pa.Table, *key: str) -> LoadView:
+        """Return a view of rows that are made of the partitions."""
+        order = [("traffic", "descending"), *((name, "ascending") for name in key)]
+        ordered = rows.append_column("traffic", traffic(rows)).sort_by(order).drop_columns("traffic")
+        summed = ("bytes_in", "replication_out", "bytes_out", "size_bytes", "growth")
+        return LoadView(
+            rows=StoredRows(ordered),
+            total=_totals(self.rows, summed),
+            accuracy=self.accuracy,
+            growth_source=self.growth_source,
+            cpu_source=self.cpu_source,
+            notes=_unknown(self.without_load),
+        )
 
 
-def _partitions(
-    warehouse: Warehouse, window: LoadWindow, snapshot: Snapshot | None
-) -> tuple[pa.Table, Accuracy, str | None]:
-    """Return the partitions of a window with replication and growth, their accuracy, and the source of the growth."""
+def _unknown(partitions: int) -> tuple[str, ...]:
+    return (without_load_text(partitions),) if partitions else ()
+
+
+def _partitions(warehouse: Warehouse, window: LoadWindow, snapshot: Snapshot | None) -> _Partitions:
     means = partition_means(warehouse, window)
     rows = with_assignment(means.rows, read_assignment(warehouse, snapshot))
-    growth = partition_growth(warehouse, window)
-    if growth is None:
-        return rows.append_column("growth", pa.nulls(rows.num_rows, pa.float64())), means.accuracy, None
-    topics = pc.unique(rows["topic"])
-    at = pc.index_in(partition_numbers(rows, topics), partition_numbers(growth.rows, topics))
-    return rows.append_column("growth", growth.rows["growth"].take(at)), means.accuracy, growth.source
+    growth, cpu = partition_growth(warehouse, window), profiled_cpu(warehouse)
+    grown = used = pa.nulls(rows.num_rows, pa.float64())
+    if growth is not None:
+        grown = growth.rows["growth"].take(places_of(rows, growth.rows))
+    if cpu is not None and cpu.model.is_modelled:
+        used = cpu.model.of_leaders(rows)
+    return _Partitions(
+        rows=rows.append_column("growth", grown).append_column("cpu", used),
+        accuracy=means.accuracy,
+        growth_source=None if growth is None else growth.source,
+        cpu_source=None if cpu is None else cpu.source,
+        without_load=partitions_without_load(snapshot, rows.num_rows),
+    )
 
 
 def _grouped_by_topic(rows: pa.Table) -> pa.Table:
     """Add up partitions by topic; `skew` is the largest partition by bytes in, as a multiple of the mean."""
-    summed = ("bytes_in", "bytes_out", "replication_out", "size_bytes", "growth")
+    summed = ("bytes_in", "bytes_out", "replication_out", "size_bytes", "growth", "cpu")
     how = [("partition", "count"), *((name, "sum") for name in summed), ("bytes_in", "max"), ("bytes_in", "mean")]
     grouped = rows.group_by("topic").aggregate([*how, ("method", "distinct")])
     names = ["topic", "partitions", *summed, "most", "mean", "methods"]

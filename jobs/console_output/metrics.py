@@ -17,6 +17,7 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.addresses import parse_address
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.logs import fleet_cluster_scope
+from jobs.core.units import age_seconds
 from jobs.measurement.load_summary import LoadSummary, LoadTimes, read_load_summary, read_load_times
 from jobs.repositories.loads import HOUR
 from jobs.repositories.plans.commit_log import Outcomes, read_outcomes
@@ -31,7 +32,8 @@ from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import health_at
 from jobs.snapshots.health import Health
-from planner.load.findings import RESOURCES, shares_of, unevenness
+from planner.load.findings import shares_of, unevenness
+from planner.load.resources import RESOURCES
 from schemas.enums import Outcome
 
 
@@ -52,7 +54,7 @@ class ClusterFigures(MetricFamilies):
     def times(self, event: str, moment: datetime | None) -> Iterator[Metric]:
         """Return when an event happened last, and how long ago."""
         yield self.gauge(f"{event}_timestamp_seconds", None if moment is None else moment.timestamp())
-        age = None if moment is None else round((self.now - moment).total_seconds(), 3)
+        age = None if moment is None else round(age_seconds(moment, self.now), 3)
         yield self.gauge(f"{event}_age_seconds", age)
 
 
@@ -199,7 +201,20 @@ def _of_load(figures: ClusterFigures, load: LoadSummary | None) -> Iterator[Metr
     for resource in RESOURCES:
         of_resource = {broker: share[resource] for broker, share in shares.items() if resource in share}
         yield figures.by("broker", f"broker_{resource}_used_ratio", of_resource)
-    yield figures.by("resource", "load_worst_broker_ratio", {one.resource: one.ratio for one in unevenness(loads)})
+    yield figures.by(
+        ("broker", "log_dir"),
+        "broker_disk_full_timestamp_seconds",
+        {
+            (broker, path): disk["full_at"].timestamp()
+            for broker, disks in (load.filling_by_broker if load else {}).items()
+            for disk in disks
+            if disk["full_at"] is not None
+            for path in disk["log_dirs"] or ("",)
+        },
+    )
+    ratios = {one.resource: one.ratio for one in unevenness(load.shared, load.capacities)} if load else {}
+    yield figures.by("resource", "load_worst_broker_ratio", ratios)
+    yield figures.gauge("partitions_without_load", load.without_load if load else None)
 
 
 PARTITION_COUNTS: Final = (

@@ -1,13 +1,16 @@
 """The figures of an optimised plan as text lines."""
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from jobs.core.units import format_bytes
+from planner.load.effect_figures import SHARES
 from planner.placement.plan_figures import (
     PlanFigures,
     RackCrowding,
     WaveFigures,
+    away_from_one,
     crowded_racks_in,
     figures_in,
 )
@@ -64,6 +67,7 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
     if figures is None:
         return
     yield from balance_lines(figures) if figures.load_balance else _bound(plan, figures)
+    yield from _hour_notes(plan, figures)
     yield from (span.line for span in broker_spans(figures))
     yield from _share_notes(figures)
     yield from _reorder_notes(figures)
@@ -82,6 +86,7 @@ def notes(plan: PlanRecord) -> Iterator[str]:
     """Return the notes without a number before and after: the lower bound of moves, and what is left undone."""
     if figures := figures_in(plan.options):
         yield from balance_lines(figures) if figures.load_balance else _bound(plan, figures)
+        yield from _hour_notes(plan, figures)
         yield from _share_notes(figures)
         yield from _reorder_notes(figures)
         yield from _rack_notes(figures)
@@ -90,6 +95,12 @@ def notes(plan: PlanRecord) -> Iterator[str]:
             yield f"moves {format_bytes(figures.moves_bytes)}"
             yield from _size_lines(figures)
         yield from _undone_notes(figures)
+
+
+def planned_bytes(plan: PlanRecord) -> int | None:
+    """Return the bytes that a plan copies by the sizes that it was made with, None if it was made without sizes."""
+    figures = figures_in(plan.options)
+    return figures.moves_bytes if figures else None
 
 
 def broker_spans(figures: PlanFigures) -> Iterator[Span]:
@@ -117,17 +128,24 @@ def _per_rack_spans(figures: PlanFigures) -> Iterator[Span]:
 
 
 def byte_spans(figures: PlanFigures) -> Iterator[Span]:
-    """Return the minimum and maximum bytes per broker, also as multiples of the mean, if sizes are known."""
+    """Return the minimum and maximum bytes per broker, also as multiples of the mean, if sizes are known.
+
+    >>> held = {"bytes_per_broker": [[0, 0], [5, 7]], "bytes_by_broker": {"3": [0, 5], "4": [0, 7]}}
+    >>> for span in byte_spans(figures_in({"figures": {**held, "brokers_counted": [3, 4]}})):
+    ...     print(span.line)  # brokers that hold nothing before
+    bytes per broker 0 B..0 B → 5 B..7 B
+    multiples of the mean - → 0.83..1.17
+    """
     if figures.bytes_per_broker is None:
         return
     spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures.bytes_per_broker)
     yield Span("bytes per broker", *spans)
     counted = [figures.bytes_by_broker[str(broker)] for broker in figures.brokers_counted or ()]
-    if means := [sum(held) / len(counted) for held in zip(*counted, strict=True) if sum(held)]:
+    means = [sum(held) / len(counted) for held in zip(*counted, strict=True)]
+    if any(means):
         multiples = zip(figures.bytes_per_broker, means, strict=True)
-        yield Span(
-            "multiples of the mean", *(f"{low / mean:.2f}..{high / mean:.2f}" for (low, high), mean in multiples)
-        )
+        sides = (f"{low / mean:.2f}..{high / mean:.2f}" if mean else "-" for (low, high), mean in multiples)
+        yield Span("multiples of the mean", *sides)
 
 
 def _bound(plan: PlanRecord, figures: PlanFigures) -> Iterator[str]:
@@ -140,12 +158,13 @@ def balance_lines(figures: PlanFigures) -> Iterator[str]:
 
     >>> worst = [{"multiple": m, "broker": 3, "resource": "out Mon 20:00"} for m in (1.44, 1.13, 1.07)]
     >>> sides = dict(zip(("worst_before", "worst_by_elections", "worst_after"), worst))
-    >>> bounds = {"must_leave": {"3": 2 << 40}, "must_arrive": {}, "outside": [], "best": 1.02}
-    >>> front = [(0, 0, 538, 1.13), (1 << 40, 9, 538, 1.09), (5 << 39, 206, 538, 1.07)]
+    >>> bounds = {"must_leave": {"2": 9, "3": 2 << 40}, "must_arrive": {}, "outside": [], "worst_bound": 1.02}
+    >>> equal = [(1 << 40) + 1, 10, 538, 1.09], [(5 << 39) - 1, 205, 538, 1.07]
+    >>> front = [(0, 0, 538, 1.13), (1 << 40, 9, 538, 1.09), *equal, (5 << 39, 206, 538, 1.07)]
     >>> balance = {"bytes": 5 << 39, "bytes_bound": 2 << 40, "elections": 538, "front": front, **sides, **bounds}
     >>> for line in balance_lines(figures_in({"figures": {"load_balance": balance}})):
     ...     print(line)
-    copies 2.5 TiB (at least 2.0 TiB: 2.0 TiB must leave broker 3), elections 538
+    copies 2.5 TiB (at least 2.0 TiB: 2.0 TiB must leave broker 3, 9 B must leave broker 2), elections 538
     most loaded broker 1.44 (3, out Mon 20:00) → 1.07 (3, out Mon 20:00) of the mean, at best 1.02
     by elections alone 1.13 · 1.0 TiB: 1.09
     """
@@ -153,24 +172,81 @@ def balance_lines(figures: PlanFigures) -> Iterator[str]:
     if balance is None:
         return
     parts = (("must leave", balance.must_leave), ("must arrive at", balance.must_arrive))
-    due = [f"{format_bytes(size)} {verb} broker {broker}" for verb, by in parts for broker, size in [*by.items()][:2]]
+    due = [
+        f"{format_bytes(size)} {verb} broker {broker}"
+        for verb, by in parts
+        for broker, size in sorted(by.items(), key=itemgetter(1), reverse=True)[:2]
+    ]
     because = f": {', '.join(due)}" if due else ""
-    yield (
-        f"copies {format_bytes(balance.bytes)} (at least {format_bytes(balance.bytes_bound)}{because}), "
-        f"elections {balance.elections}"
-    )
+    bound = f" (at least {format_bytes(balance.bytes_bound)}{because})" if balance.bytes_bound else ""
+    yield f"copies {format_bytes(balance.bytes)}{bound}, elections {balance.elections}"
     before, after = (
         f"{worst.multiple:.2f} ({worst.broker}, {worst.resource})"
         for worst in (balance.worst_before, balance.worst_after)
     )
-    yield f"most loaded broker {before} → {after} of the mean, at best {balance.best:.2f}"
+    at_best = "" if balance.worst_bound is None else f", at best {balance.worst_bound:.2f}"
+    yield f"most loaded broker {before} → {after} of {SHARES[balance.by_capacity]}{at_best}"
+    least_bytes = {round(worst, 2): size for size, _, _, worst in reversed(balance.front) if size}
+    elected, last = (round(load.multiple, 2) for load in (balance.worst_by_elections, balance.worst_after))
     steps = [
-        f"{format_bytes(size)}: {worst:.2f}"
-        for size, worst in {size: worst for size, _, _, worst in balance.front if size}.items()
+        f"{format_bytes(least_bytes[worst])}: {worst:.2f}"
+        for worst in sorted(least_bytes, reverse=True)
+        if last < worst < elected
     ]
-    yield " · ".join([f"by elections alone {balance.worst_by_elections.multiple:.2f}", *steps[:-1][-STEPS_SHOWN:]])
+    is_copied_first = bool(balance.front and balance.front[0][0])  # what must move, before any election
+    helps = elected < round(balance.worst_before.multiple, 2) and not is_copied_first
+    elections = [f"by elections alone {elected:.2f}"] if helps else []
+    if shown := [*elections, *steps[-STEPS_SHOWN:]]:
+        yield " · ".join(shown)
     for name, resource in balance.oversized[:PARTITIONS_SHOWN]:
         yield f"{name} alone has more {resource} than a broker should have: give the topic more partitions"
+
+
+def limit_warnings(figures: PlanFigures | None) -> Iterator[str]:
+    """Warn of limits that are not met after a plan; no multiple is rounded to 1, as if the limit were met.
+
+    >>> sides = {f"worst_{side}": {"multiple": 1.1, "broker": 3, "resource": "out"}
+    ...     for side in ("before", "by_elections", "after")}
+    >>> bounds = {"bytes": 0, "bytes_bound": 0, "worst_bound": 1.0, "must_leave": {}, "must_arrive": {}, "outside": []}
+    >>> exceeded = [{"multiple": multiple, "broker": 3, "resource": name}
+    ...     for multiple, name in ((1.0001, "disk"), (1.1, "out"), (0.9999, "leaders of a"))]
+    >>> balance = {"elections": 0, "front": [], "exceeded": exceeded, "exceeded_total": 25, **sides, **bounds}
+    >>> for warning in limit_warnings(figures_in({"figures": {"load_balance": balance}})):
+    ...     print(*warning.split(", ")[1:], sep=" | ")
+    broker 3 out 1.10 | broker 3 leaders of a 0.99 times the limit | and 22 more
+    >>> for line in balance_lines(figures_in({"figures": {"load_balance": balance}})):
+    ...     print(line)  # elections alone do not help
+    copies 0 B, elections 0
+    most loaded broker 1.10 (3, out) → 1.10 (3, out) of the mean, at best 1.00
+    """
+    if figures and figures.load_balance and (exceeded := figures.load_balance.exceeded):
+        loads = [f"broker {load.broker} {load.resource} {away_from_one(load.multiple, 2):.2f}" for load in exceeded]
+        shown = loads[:BROKERS_SHOWN]
+        others = max(figures.load_balance.exceeded_total, len(loads)) - len(shown)
+        more = f", and {others} more" if others else ""
+        yield f"limits are not met after the plan: {', '.join(shown)} times the limit{more}"
+
+
+def _hour_notes(plan: PlanRecord, figures: PlanFigures) -> Iterator[str]:
+    """Return the loads that a plan is for, and whether the hour in which it was made is one of theirs.
+
+    >>> from datetime import datetime
+    >>> made = {"plan_id": "5f", "snapshot_id": 1, "kind": "reassign", "status": "planned"}
+    >>> loads = {"source": "profile default, version 3", "resources": ["disk", "out Mon 20:00", "out Tue 09:00"]}
+    >>> for hour in (3, 20):
+    ...     plan = PlanRecord(**made, created_at=datetime(2026, 11, 30, hour, 59))
+    ...     print(*_hour_notes(plan, figures_in({"figures": {"loads": loads}})))
+    planned for Mon 20:00, Tue 09:00 UTC (profile default, version 3), not for Mon 03:00, when it was made
+    planned for Mon 20:00, Tue 09:00 UTC (profile default, version 3)
+    """
+    if figures.loads is None:
+        return
+    windows, hour = figures.loads.windows, f"{plan.created_at:%a %H}:00"
+    if not windows:
+        yield f"planned for {figures.loads.source}"
+        return
+    other = "" if hour in windows else f", not for {hour}, when it was made"
+    yield f"planned for {', '.join(windows)} UTC ({figures.loads.source}){other}"
 
 
 def _share_notes(figures: PlanFigures) -> Iterator[str]:
@@ -198,6 +274,15 @@ def _uneven_notes(figures: PlanFigures) -> Iterator[str]:
 
 
 def _undone_notes(figures: PlanFigures) -> Iterator[str]:
+    """Return what a plan does not do as its options ask.
+
+    >>> others = {"broker_id": 3, "successor": 4, "replicas": 2, "of": 9}
+    >>> list(_undone_notes(figures_in({"figures": {"other_successors": [others]}})))
+    ['2 of 9 replicas of broker 3 go to others than 4, which has one already or would crowd its rack']
+    """
+    for one in figures.other_successors:
+        cause = f"others than {one.successor}, which has one already or would crowd its rack"
+        yield f"{one.replicas} of {pluralise(one.of, 'replica')} of broker {one.broker_id} go to {cause}"
     if figures.left:
         yield f"{figures.left} moves left out by --max-moves; plan again after this"
     if figures.held:

@@ -14,7 +14,7 @@ from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import R, Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.advice.plans import after_review
-from jobs.console_output.plan_figures import figure_lines, rack_warnings, still_held_lines
+from jobs.console_output.plan_figures import figure_lines, planned_bytes, rack_warnings, still_held_lines
 from jobs.console_output.plan_load import load_lines, load_warnings
 from jobs.console_output.plan_text import (
     change_line,
@@ -186,7 +186,9 @@ class PlanSelection:
         if self.row.kind == PlanKind.ELECT and not changes and (threshold := self.row.options.get("threshold")):
             yield f"  no broker is above the imbalance threshold {threshold}; --imbalance-threshold 0 considers all"
         volume = stored_volume(self.warehouse, changes)
-        yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(settings.throttle))
+        planned = None if self.only.flags else planned_bytes(self.row)
+        copied = volume.lines(settings.throttle, is_auto=settings.is_throttled_by_load, planned=planned)
+        yield from (f"  {with_full_commands(settings, line)}" for line in copied)
         if self.row.traits.undrains:
             brokers = format_cell(self.row.options["brokers"])
             yield f"  brokers {brokers} count as drained until this plan is committed"

@@ -65,7 +65,7 @@ def pending_summary(plan: Plan, due: Sequence[PlanRow]) -> str:
 KINDS_SHOWN: Final = 5
 """Kinds of reasons that are listed."""
 
-_NUMBER: Final = re.compile(r"\b\d+\b")
+_NUMBER: Final = re.compile(r"\b\d+(?:,\d{3})*\b")
 _SEVERAL_MOVES: Final = re.compile(r"\* → \*(, \* → \*)+")
 
 
@@ -76,6 +76,8 @@ def kind_lines(reasons: Iterable[tuple[str, int]]) -> Iterator[str]:
     >>> evened = [("evens out replicas: 1 → 3, 2 → 4", 2), ("evens out replicas: 2 → 3", 1)]
     >>> list(kind_lines([*emptied, *evened, ("as given", 1)]))
     ['  9 times: empties 3: 3 → *', '  3 times: evens out replicas', '  1 time: as given']
+    >>> list(kind_lines([("evens out loads with 1,024 bytes: 3 → 5", 1), ("evens out loads with 994 bytes: 3 → 5", 1)]))
+    ['  2 times: evens out loads with * bytes: 3 → 5']
     """
     kinds: dict[str, dict[str, int]] = {}
     for reason, rows in reasons:
@@ -239,13 +241,13 @@ def evidence_line(evidence: CandidateEvidence) -> str:
 
     >>> evidence_line(CandidateEvidence(topic="orders", partition=7, rank=1, broker_id=5, last_in_isr_snapshot=4,
     ...     last_in_isr_at=datetime(2026, 11, 21, 12), epochs_since=2, kafkas_choice=False))
-    'orders-7  1. broker 5  in sync until snapshot 4 (2026-11-21 12:00:00)  leader epochs since 2  log size unknown'
+    'orders-7  1. broker 5  in sync until snapshot 4 (2026-11-21 12:00:00 UTC)  leader epochs since 2  log size unknown'
     """
     snapshot_id, size = evidence.last_in_isr_snapshot, evidence.log_size
     in_sync = "never seen in sync"
     if snapshot_id is not None:
         at = format_cell(evidence.last_in_isr_at)
-        in_sync = f"in sync until snapshot {snapshot_id} ({at})  leader epochs since {evidence.epochs_since}"
+        in_sync = f"in sync until snapshot {snapshot_id} ({at} UTC)  leader epochs since {evidence.epochs_since}"
     parts = [
         partition_name(evidence.topic, evidence.partition),
         f"{evidence.rank}. broker {evidence.broker_id}",
@@ -274,7 +276,7 @@ def warnings(
     unclean = [c.name for c in changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())]
     by_drained = [c.name for c in changes if DRAINED_LEADS in (c.reason or "")]
     last = {c.name: c for c in changes if moves_replicas and c.action == Action.REASSIGN}
-    dead = [name for name, change in last.items() if _keeps_dead(change)]
+    dead = [name for name, change in last.items() if not {*change.replicas_after} <= {*change.requires_live}]
     warned = (
         ("keeps", "keep", "a replica on a broker that is not live", dead),
         ("goes", "go", "offline", offline),
@@ -295,10 +297,6 @@ def warnings(
             more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
             yield f"{pluralise(len(names), 'partition', one, several)} {subject}: {', '.join(shown_names)}{more}"
     yield from operation_warnings(changes, operations)
-
-
-def _keeps_dead(change: ChangeSummary) -> bool:
-    return not set(change.replicas_after) <= set(change.requires_live)
 
 
 def rejection_line(row: RejectionRecord) -> str:

@@ -5,9 +5,9 @@
 
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -76,7 +76,7 @@ def watch_status(settings: Settings, every: float) -> None:
     block = _block(settings, read_status(settings, None, credentials))
     while True:
         redraw(block)
-        time.sleep(every)
+        settings.pace.clock.sleep(every)
         try:
             block = _block(settings, read_status(settings, None, credentials))
         except UnreadableError as error:
@@ -107,10 +107,11 @@ def lines(status: ClusterStatus) -> Iterator[str]:
         yield from wrapped(value, label.ljust(LABEL_WIDTH))
     steps = status.steps
     yield "" if steps else "nothing is due"
-    for step in steps:
-        yield from wrapped(step.what, "due  ")
-        if step.command is not None:
-            yield f"     {step.command}"  # never wrapped, so that it can be copied
+    for command, group in groupby(steps, lambda step: step.command):
+        for step in group:
+            yield from wrapped(step.what, "due  ")
+        if command is not None:
+            yield f"     {command}"  # never wrapped, so that it can be copied
     yield from _uncommitted_lines(status.uncommitted)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
+from jobs.adapters.zookeeper.cluster_state import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext

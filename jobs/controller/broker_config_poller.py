@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.reported_configs import DEFAULTS, read_configs_and_failures, read_overrides
+from jobs.adapters.brokers.reported_configs import DEFAULTS, read_broker_configs, read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
 from jobs.controller.controller_endpoints import is_of_security
 from jobs.controller.pending_work import drained
@@ -57,7 +57,7 @@ def admin_config_reader(
 
     def request_configs(brokers: Sequence[Broker]) -> tuple[list[BrokerConfig], dict[int, str]]:
         overrides, _ = read_overrides(client)
-        return read_configs_and_failures(
+        return read_broker_configs(
             brokers, settings.conf.command_config, overrides, REQUEST_TIMEOUT_SECONDS, defaults=defaults
         )
 

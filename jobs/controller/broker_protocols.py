@@ -6,7 +6,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.reported_configs import DEFAULTS, read_broker_configs, read_overrides
-from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.zookeeper.cluster_state import read_brokers
 from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError
 from jobs.core.option_places import COMMAND_CONFIG, option_name
@@ -22,9 +22,6 @@ from schemas.topic_configs import boolean
 _SHUTDOWN: Final = "controlled.shutdown.enable"
 ALTER_ISR_SINCE: Final = Protocol(2, 7, 2)
 """First protocol version in which brokers ask the controller to change ISRs (AlterPartition)."""
-
-CONFIG_RETRY_TIMEOUT_SECONDS: Final = 20.0
-"""Seconds for the brokers that returned no configs at first to return them now."""
 
 
 def unsupported_protocols(configs: Iterable[BrokerConfig]) -> dict[int, str | None]:
@@ -89,12 +86,12 @@ def complete_configs(
     overrides, _ = with_retries(lambda: read_overrides(client))
     ids = {broker.broker_id for broker in missing}
     with progress(f"asking brokers {join_ids(sorted(ids))} for their configs"):
-        responded = read_broker_configs(
+        responded, _ = read_broker_configs(
             missing,
             settings.conf.command_config,
             overrides,
-            CONFIG_RETRY_TIMEOUT_SECONDS,
-            CONFIG_RETRY_TIMEOUT_SECONDS,
+            settings.pace.configs_again,
+            settings.pace.configs_again,
             defaults=defaults,
         )
     if not is_serving:

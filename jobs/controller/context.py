@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.cluster import EmptyRequest
+from jobs.adapters.zookeeper.cluster_state import EmptyRequest
 from schemas.enums import ADMIN_REQUESTS, UNKNOWN_EPOCH, RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.partition_info import PartitionInfo, TopicInfo

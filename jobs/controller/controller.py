@@ -27,7 +27,6 @@ from jobs.controller.advertised_endpoints import AdvertisedEndpoints
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.bounced_brokers import BouncedBrokers
 from jobs.controller.broker_apis.controlled_shutdowns import ControlledShutdowns
-from jobs.controller.broker_apis.controller_apis import ActiveController, ControllerApis
 from jobs.controller.broker_apis.isr_changes import IsrChanges
 from jobs.controller.broker_config_poller import BrokerConfigPoller, admin_config_reader
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
@@ -45,6 +44,7 @@ from jobs.controller.metadata_reader import MetadataReader, Observation
 from jobs.controller.pending_work import POLL_INTERVAL_SECONDS, DueWork, PendingWork
 from jobs.controller.phantom_replicas import PhantomReplicas
 from jobs.controller.plan_inbox import PlanInbox
+from jobs.controller.request_handler import ActiveController, RequestHandler
 from jobs.controller.resync import Resync
 from jobs.controller.state_writer import StateWriter, Written
 from jobs.controller.write_behind import WriteBehindLog
@@ -79,7 +79,7 @@ class ResidentController:
     """
     context: ControllerContext = field(default_factory=ControllerContext)
     """Empty at first, except for `lost_states`, which come from the recorded history."""
-    apis: ControllerApis | None = None
+    request_handler: RequestHandler | None = None
     """Handlers of brokers' requests; None if they are not served."""
     served: InitVar[Sequence[Endpoint]] = ()
     """As `AdvertisedEndpoints.served`."""
@@ -90,6 +90,7 @@ class ResidentController:
     """
     on_cycle: Callable[[float], None] = _ignore
     """Called with the duration of each cycle in seconds."""
+    reader_type: type[MetadataReader] = MetadataReader
     _resuming: set[Key] = field(default_factory=set)
     """Partitions that were moving at the take-over, until they have been decided on."""
     _epoch_steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
@@ -100,7 +101,7 @@ class ResidentController:
         pending = self.pending = PendingWork(requests_due=True)
         summary = self.summary = CycleSummary(log_line)
         watches = self.watches = ZkWatches(control.client)
-        reader = self.reader = MetadataReader(control.client, watches, context)
+        reader = self.reader = self.reader_type(control.client, watches, context)
         self.retries = RetryQueue(context, log_line)
         self.silent_brokers = SilentBrokers(log_line)
         self.responses = ResponseHandler(context, watches, log, self.retries)
@@ -123,7 +124,7 @@ class ResidentController:
                 engine.broker_configs,
                 log_line,
                 watches.signal,
-                self.apis is not None,
+                self.request_handler is not None,
                 {**self.configured_epochs},
             )
             if self.settings
@@ -145,16 +146,16 @@ class ResidentController:
         started = time.monotonic()
         if self.plan_inbox:
             self.plan_inbox.announce()
-        if self.apis:  # until brokers know us, they ask the former controller
+        if self.request_handler:  # until brokers know us, they ask the former controller
             self.reader.load_brokers()
             self.endpoints.refresh(self.engine.broker_configs)
             self.broker_requests.send((), live_brokers_to=self.context.live)
         self.notifications.delete_all()
         self.reader.load_all()
-        if self.apis:
+        if self.request_handler:
             self.failover_znodes.complete()
             self.phantoms.replace_all()
-            self.apis.open(
+            self.request_handler.open(
                 ActiveController(
                     self.control,
                     self.context,
@@ -182,7 +183,7 @@ class ResidentController:
             for broker, row in self.context.brokers.items()
             if self.configured_epochs.get(broker, row.zk_broker_epoch) != row.zk_broker_epoch
         }
-        self._request_broker_configs(self.context.brokers if self.apis else unread)
+        self._request_broker_configs(self.context.brokers if self.request_handler else unread)
         brokers, partitions = len(self.context.brokers), len(self.context.partitions)
         self.log_line(
             f"  read {pluralise(brokers, 'broker')} and {pluralise(partitions, 'partition')} in "
@@ -233,8 +234,8 @@ class ResidentController:
 
     def stop(self) -> None:
         """Stop responding to requests of brokers, and sending them requests."""
-        if self.apis:
-            self.apis.close()
+        if self.request_handler:
+            self.request_handler.close()
         self.startup.stop()
         if self.plan_inbox:
             self.plan_inbox.close()
@@ -277,7 +278,7 @@ class ResidentController:
         self._raise_epoch_if_refused(effects.refused_epochs)
         self._on_broker_changes()
         self._apply_broker_configs()
-        if self.apis:
+        if self.request_handler:
             for source in (self.phantoms.replace_all, self.isr_changes.publish, self.failover_znodes.assign_topic_ids):
                 self.pending.add(source())
             self.shutdowns.carry_out()
@@ -357,7 +358,7 @@ class ResidentController:
             return
         self.engine.set_broker_configs(configs)
         self.auto_rebalance = self.auto_rebalance.with_configs(configs)
-        if self.apis:  # an upgraded cluster may know topic ids now, and look for us elsewhere
+        if self.request_handler:  # an upgraded cluster may know topic ids now, and look for us elsewhere
             if self.endpoints.refresh(self.engine.broker_configs):
                 self.broker_requests.send((), live_brokers_to=self.context.live)
             self.pending.add(self.failover_znodes.complete())
@@ -365,7 +366,7 @@ class ResidentController:
         self.pending.add(leaderless, requests_due=True)
 
     def _decide(self, due: DueWork, balance: AbstractSet[Key]) -> Decisions:
-        partitions = due.partitions - self.phantoms.pending() if self.apis else due.partitions
+        partitions = due.partitions - self.phantoms.pending() if self.request_handler else due.partitions
         if not (partitions or balance or due.requests_due):
             return Decisions()
         bounced = self.bounced.ids
@@ -396,7 +397,7 @@ class ResidentController:
             return
         started, failed, undeleted = observed.started_brokers, observed.failed_brokers, observed.undeleted_topics
         self.bounced.add_failures(failed)
-        if self.apis:
+        if self.request_handler:
             self.endpoints.refresh(self.engine.broker_configs)
         to_refresh = [self.context.of_broker(broker) for broker in started] + [
             self.context.of_topic(topic) for topic in undeleted

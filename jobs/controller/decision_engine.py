@@ -10,9 +10,9 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.context import ControllerContext
 from jobs.repositories.drained_brokers import has_registered_again
 from planner.broker_requests import notices_for_deletion
-from planner.rules.cycle import CycleState
 from planner.rules.decisions import Decision
 from planner.rules.inputs import NO_BROKERS, BrokerSets, ControllerConfig
+from planner.rules.partition_cycle import CycleState
 from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_step, replica_states, replicas_to_delete
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, Action, DrainMode, RequestKind
 from schemas.notices import Notice

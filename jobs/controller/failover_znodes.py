@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.control_encoding import topic_id_text
-from jobs.adapters.zookeeper.cluster import FEATURE
+from jobs.adapters.zookeeper.cluster_state import FEATURE
 from jobs.adapters.zookeeper.connection import Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Create, Op, SetData

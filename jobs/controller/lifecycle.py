@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
-from jobs.adapters.zookeeper.cluster import CONTROLLER
+from jobs.adapters.zookeeper.cluster_state import CONTROLLER
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import (
     RELEASE_TIMEOUT_SECONDS,
@@ -31,7 +31,7 @@ from jobs.controller.preparation import (
     prepare_first,
     read_state_before_take_over,
 )
-from jobs.controller.services import Services, running_services
+from jobs.controller.request_listener import Services, running_services
 from jobs.controller.term import ending, former_session_text, run_term
 from jobs.core.errors import MissingError, SurveyorError, UsageError
 from jobs.core.signals import defer_signals, exit_code, is_interrupted

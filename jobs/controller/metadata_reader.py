@@ -13,7 +13,7 @@ from typing import Final
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.cluster import (
+from jobs.adapters.zookeeper.cluster_state import (
     BROKER_IDS,
     CONFIG_CHANGES,
     CONFIGS,
@@ -23,10 +23,10 @@ from jobs.adapters.zookeeper.cluster import (
     read_brokers,
     read_requests,
 )
-from jobs.adapters.zookeeper.connection import children, forbidden
+from jobs.adapters.zookeeper.connection import Znode, children, forbidden
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import key_of_state, state_path
-from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.adapters.zookeeper.topics import read_topic_rows, with_state
 from jobs.controller.context import ControllerContext
 from jobs.controller.pending_work import DueWork
 from jobs.controller.zk_watches import ZkWatches
@@ -35,7 +35,7 @@ from jobs.runtime.console import log
 from schemas.enums import UNKNOWN_EPOCH, RequestKind
 from schemas.partition_info import PartitionInfo
 from schemas.rows import Broker, Key, ZnodeRequest
-from schemas.znode_codecs import FORBIDDEN_REASON, MalformedZnodeError, State, decode_state, read_config
+from schemas.znode_codecs import FORBIDDEN_REASON, MalformedZnodeError, State, read_config
 
 _OF_TOPIC: Final = f"{TOPICS}/"
 
@@ -113,7 +113,7 @@ class MetadataReader:
         znodes = read_permitted(self.client, [state_path(row.key) for row in partitions])
         changed = set()
         for row, znode in zip(partitions, znodes, strict=True):
-            current = with_state(row, znode.version, znode.data)
+            current = with_current_state(row, znode)
             if not self._moves_understood(row.topic):
                 current = replace(current, understood=False)
             if current == row:
@@ -306,13 +306,11 @@ def _has_restarted(before: Broker, now: Broker) -> bool:
     return before.broker_epoch != now.broker_epoch or (now.understood and not before.understood)
 
 
-def with_state(row: PartitionInfo, version: int | None, data: bytes | None) -> PartitionInfo:
+def with_current_state(row: PartitionInfo, znode: Znode) -> PartitionInfo:
     """Return a partition with the state that was read, understood if that state is; without a state it is new."""
-    if version is None:
+    if znode.version is None:
         return replace(row, **dict.fromkeys(STATE_FIELDS))
     try:
-        state = decode_state(data)
+        return with_state(replace(row, understood=bool(row.replicas)), znode)
     except MalformedZnodeError:
-        return replace(row, understood=False, state_version=version)
-    values = {name: getattr(state, name) for name in State.__struct_fields__}
-    return replace(row, understood=bool(row.replicas), state_version=version, **values)
+        return replace(row, understood=False, state_version=znode.version)

@@ -31,9 +31,6 @@ BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
 RESPONSE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
 """Seconds until the response to AlterPartition; a leader waits 30 s."""
 
-STALLED_SECONDS: Final = 60.0
-"""Seconds without the end of a cycle after which a controller counts as stalled."""
-
 
 @dataclass(slots=True)
 class ControllerMetrics(MetricFamilies):
@@ -42,6 +39,8 @@ class ControllerMetrics(MetricFamilies):
     cluster: str
     controller: ResidentController | None = None
     """The present controllership; None while the process stands by."""
+    stalled_seconds: float = 60.0
+    """Seconds without the end of a cycle after which a controller counts as stalled."""
     _registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     _cycle_seconds: Histogram = field(init=False)
     _response_seconds: Histogram = field(init=False)
@@ -77,7 +76,7 @@ class ControllerMetrics(MetricFamilies):
     def fault(self) -> str | None:
         """Return why the process should be restarted, None if it is well."""
         silence = time.monotonic() - self._last_cycle
-        if self.controller is None or silence < STALLED_SECONDS:
+        if self.controller is None or silence < self.stalled_seconds:
             return None
         return f"no cycle has ended for {silence:.0f} s"
 
@@ -115,7 +114,8 @@ class ControllerMetrics(MetricFamilies):
         configs = sum(topic.config is None or None in topic.config.values() for topic in [*context.topics.values()])
         yield self.gauge("topic_configs_not_understood", configs)
         yield self.gauge("quarantined_znodes", not_understood + configs + _quarantined(context, rows))
-        yield self.gauge("control_leader_epoch_max", _latest_leader_epoch(rows))
+        epochs = (row.leader_epoch for row in rows if row.leader_epoch is not None)
+        yield self.gauge("control_leader_epoch_max", max(epochs, default=0))
 
     def _of_brokers(self, controller: ResidentController) -> Iterator[Metric]:
         depths, ages = controller.broker_requests.channels.backlog()
@@ -162,10 +162,6 @@ def _quarantined(context: ControllerContext, rows: Iterable[PartitionInfo]) -> i
     )
     not_understood_count = sum(request.fault is not None for request in context.empty_requests)
     return assignments + states + not_understood_count + len(context.forbidden_requests)
-
-
-def _latest_leader_epoch(rows: list[PartitionInfo]) -> int:
-    return max((row.leader_epoch for row in rows if row.leader_epoch is not None), default=0)
 
 
 def serve(address: tuple[str, int], metrics: ControllerMetrics) -> MetricsServer:

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs, read_overrides
+from jobs.adapters.brokers.reported_configs import read_broker_configs, read_overrides
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.request_server.listen_config import ListenConfig
-from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster_state import DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, forbidden, with_retries
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
@@ -137,8 +137,8 @@ def prepare(
     overrides, _ = with_retries(lambda: read_overrides(client))
     with progress("asking brokers for their configs"):
         defaults = with_logins(options.listen.logins if options.listen else ())
-        configs = read_broker_configs(
-            state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, defaults=defaults
+        configs, _ = read_broker_configs(
+            state.brokers, settings.conf.command_config, overrides, settings.pace.configs, defaults=defaults
         )
     is_serving = options.listen is not None
     if not is_serving:
@@ -147,7 +147,8 @@ def prepare(
         configs = complete_configs(
             configs, settings, client, options.allow_silent, is_serving=is_serving, defaults=defaults
         )
-        refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
+        controller_id, seconds = settings.conf.controller_id, settings.pace.contact
+        refuse_unresponsive(state.brokers, controller_id, options.allow_silent, settings.listener, seconds)
     await_tables()
     refuse_other_cluster_id(settings.warehouse, state.cluster_id, settings.address)
     engine = DecisionEngine(settings.warehouse, configs, allow_unclean=options.allow_unclean)

@@ -7,10 +7,9 @@ context without reading it again. Outdated partitions are read again, and decide
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Final, NamedTuple
 
-from jobs.adapters.zookeeper.cluster import BROKER_IDS
+from jobs.adapters.zookeeper.cluster_state import BROKER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext
@@ -21,12 +20,10 @@ from jobs.controller.pending_work import PendingWork
 from jobs.controller.write_behind import CycleRecord, WriteBehindLog
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.change_preconditions import reassigns
+from jobs.runtime.pace import DEFAULT, Pace
 from schemas.enums import Outcome
 from schemas.rows import Change, Key, RejectionRecord, Snapshot, changes_among
 from schemas.stored_plan import RowOutcome
-
-MAX_WRITE_SECONDS: Final = 15.0
-"""Seconds after which a cycle starts no further multi; the remaining changes are decided on again in the next cycle."""
 
 _NOT_STALE: Final = frozenset({Outcome.APPLIED, Outcome.SKIPPED})
 
@@ -76,6 +73,7 @@ class StateWriter:
     summary: CycleSummary
     pending: PendingWork
     """Gets the partitions that were written, or that differ from the context."""
+    pace: Pace = DEFAULT
     _backoffs: dict[Key, _Backoff] = field(default_factory=dict)
     """Reassignments that are too large for one request; no other changes fail for long."""
 
@@ -114,9 +112,9 @@ class StateWriter:
         """
         ordered, unknown = sorted(changes, key=_write_order), self.context.not_understood
         epochs = {broker: unknown.get(broker, row.broker_epoch) for broker, row in self.context.brokers.items()}
-        began = monotonic()
+        began = self.pace.clock.monotonic()
         outcomes: list[RowOutcome] = []
-        for batch in FencedWriter(self.control).write(ordered, epochs):
+        for batch in FencedWriter(self.control, batch_changes=self.pace.batch_changes).write(ordered, epochs):
             outcomes += batch
             self._back_off(batch)
             written = changes_among(v.change for v in batch if v.outcome is Outcome.APPLIED)
@@ -124,8 +122,8 @@ class StateWriter:
             yield batch
             self.broker_requests.send_changes(written)
             self.summary.by_action.update(change.action for change in written)
-            if monotonic() - began > MAX_WRITE_SECONDS and len(outcomes) < len(ordered):
-                deferred = _deferred(ordered, outcomes)
+            if self.pace.clock.monotonic() - began > self.pace.cycle and len(outcomes) < len(ordered):
+                deferred = _deferred(ordered, outcomes, self.pace.cycle)
                 outcomes += deferred
                 yield deferred
                 break
@@ -142,7 +140,7 @@ class StateWriter:
             previous = self._backoffs.pop(change.key, None)
             if outcome.outcome is Outcome.FAILED:
                 seconds = FIRST_BACKOFF_SECONDS if previous is None else min(MAX_BACKOFF_SECONDS, previous.seconds * 2)
-                self._backoffs[change.key] = _Backoff(change, seconds, monotonic() + seconds)
+                self._backoffs[change.key] = _Backoff(change, seconds, self.pace.clock.monotonic() + seconds)
 
     def without_backed_off(self, changes: Sequence[Change]) -> list[Change]:
         """Leave out assignments that failed, until they are due to be tried again."""
@@ -152,9 +150,8 @@ class StateWriter:
 
     def expired_backoffs(self) -> set[Key]:
         """Return the partitions whose assignment is due to be tried again."""
-        expired = {
-            key for key, backoff in self._backoffs.items() if not backoff.is_expired and backoff.retry_at <= monotonic()
-        }
+        now = self.pace.clock.monotonic()
+        expired = {key for key, it in self._backoffs.items() if not it.is_expired and it.retry_at <= now}
         for key in expired:
             self._backoffs[key].is_expired = True
         return expired
@@ -172,10 +169,10 @@ class StateWriter:
             self.reader.watches.signal(BROKER_IDS)
 
 
-def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
+def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome], seconds: float) -> list[RowOutcome]:
     """Return outcomes for the changes that a cycle had no time to write."""
     judged_keys = {outcome.change.key for outcome in outcomes}
-    reason = f"deferred: the cycle had written for {MAX_WRITE_SECONDS:g} s"
+    reason = f"deferred: the cycle had written for {seconds:g} s"
     return [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes if change.key not in judged_keys]
 
 

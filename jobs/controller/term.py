@@ -22,12 +22,11 @@ from jobs.adapters.zookeeper.controllership import SessionLostError, controller_
 from jobs.controller.controller import ResidentController
 from jobs.controller.load_sampler import running_sampler
 from jobs.controller.preparation import Preparation, without_garbage_collection
-from jobs.controller.services import Services
+from jobs.controller.request_listener import Services
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.core.logs import is_json
 from jobs.core.signals import exit_code, is_interrupted
-from jobs.execution.batch.batch_commit import RESIGN_TIMEOUT_SECONDS
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
 from jobs.repositories.plans.commit_rows import AuditEntry
@@ -173,7 +172,7 @@ def _resident_controller(
             log,
             settings,
             context=prepared.release_context(),
-            apis=services.apis,
+            request_handler=services.request_handler,
             served=services.served,
             logins=services.logins,
             configured_epochs=prepared.broker_epochs,
@@ -220,7 +219,7 @@ def _wait_for_successor(settings: Settings, zookeeper: ZooKeeperSession, former_
             zookeeper.connected() as client,
         ):
             controller, session = poll_until(
-                lambda: controller_and_session(client), lambda it: it[0] != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
+                lambda: controller_and_session(client), lambda it: it[0] != NO_CONTROLLER, settings.pace.resignation
             )
     except SurveyorError as error:
         return f"the present controller is unknown: {error}"

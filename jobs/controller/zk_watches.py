@@ -15,7 +15,7 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
-from jobs.adapters.zookeeper.cluster import (
+from jobs.adapters.zookeeper.cluster_state import (
     BROKER_IDS,
     CONFIG_CHANGES,
     CONTROLLER,

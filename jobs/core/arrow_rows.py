@@ -147,6 +147,23 @@ def values_of(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(rows[column].to_pylist(maps_as_pydicts="strict") for column in columns), strict=True)
 
 
+def places_of(rows: pa.Table, others: pa.Table) -> pa.ChunkedArray:
+    """Return the place in `others` of each row, by topic and partition; null if there is none.
+
+    >>> others = pa.table({"topic": ["b", "a", "a"], "partition": [0, 0, 1]})
+    >>> places_of(pa.table({"topic": ["a", "b", "c", "b"], "partition": [1, 0, 0, 1]}), others).to_pylist()
+    [2, 0, None, None]
+    """
+    topics = pc.unique(others["topic"])
+    return pc.index_in(partition_numbers(rows, topics), partition_numbers(others, topics))
+
+
+def rows_of(rows: pa.Table, others: pa.Table) -> npt.NDArray[np.int64]:
+    """Return `places_of` as numbers, NO_LEADER (-1) instead of null."""
+    places: npt.NDArray[np.int64] = pc.fill_null(places_of(rows, others), NO_LEADER).to_numpy().astype(np.int64)
+    return places
+
+
 def partition_numbers(rows: pa.Table, topics: pa.Array) -> pa.Array:
     """Return a number for each topic and partition, by which rows of several tables are matched.
 

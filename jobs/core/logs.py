@@ -20,6 +20,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final
 
+import msgspec
+
 from jobs.core import status_line
 from jobs.core.masking import masked_text, truncate_secrets
 from jobs.core.signals import set_last_line_format
@@ -217,7 +219,7 @@ def _rendered(record: logging.LogRecord) -> str:
         text = "\n".join([f"{name}{message}", *([trace] if trace else [])])
         return colored(escape_control_chars(text), sys.stderr)
     fields: dict[str, Any] = {
-        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        "time": msgspec.to_builtins(datetime.fromtimestamp(record.created, UTC)),
         "level": record.levelname.lower(),
         "logger": record.name,
         "message": _PREFIX.sub("", message, count=1),

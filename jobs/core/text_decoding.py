@@ -4,6 +4,8 @@ Every input file is read here: JSON, CSV, TOML and properties. All files that Ka
 """
 
 import codecs
+import csv
+import io
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +43,18 @@ def decoded(content: bytes) -> str:
     """
     text = content.decode(_encoding(content))
     return text.replace("\r\n", "\n").removeprefix("\ufeff")
+
+
+def refuse_open_quote(path: Path, text: str, delimiter: str = ",") -> None:
+    """Raise UsageError for a quote of CSV that is not closed, which takes the following rows into one field."""
+    if text.count('"') % 2 == 0:
+        return
+    rows, line = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True), 1
+    try:
+        for _ in rows:
+            line = rows.line_num + 1
+    except csv.Error:
+        raise UsageError(f"{path} line {line}: a quote is not closed; expected one at the end of its field") from None
 
 
 def _encoding(content: bytes) -> str:

@@ -48,7 +48,7 @@ RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
 SIZE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kKMGT]?B|[KMGT]iB)?$"
 """Bytes, as 500GB or 1.5TiB."""
 
-SHARE: Final = r"^([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%$"
+SHARE: Final = r"^([0-9]{1,5}(?:\.[0-9]{1,3})?) ?%$"
 """A percentage, as 9% or 0.5 %."""
 
 _PERCENT: Final = 100
@@ -81,7 +81,7 @@ def parse_period(option: str, text: str) -> timedelta:
 
 
 def parse_since(option: str, text: str, now: datetime) -> datetime:
-    """Parse a time in ISO form, in UTC unless it names another zone, or a duration before `now`.
+    """Parse a time until `now` in ISO form, in UTC unless it names another zone, or a duration before `now`.
 
     >>> now = datetime(2026, 3, 4, 12, tzinfo=UTC)
     >>> [f"{parse_since('--since', text, now):%d %H:%M}" for text in ("2h", "2026-03-01", "2026-03-01T10:00+02:00")]
@@ -91,9 +91,12 @@ def parse_since(option: str, text: str, now: datetime) -> datetime:
         if _DURATION.fullmatch(text):
             return now - timedelta(seconds=parse_seconds(option, text))
         moment = datetime.fromisoformat(text)
+        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise _invalid(option, text, "time", "a duration, as 2h or 7d, or a time in UTC, as 2026-03-01T10:00") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    if since > now:
+        raise UsageError(f"{option} {text} is in the future; expected an earlier time")
+    return since
 
 
 def parse_rate(option: str, text: str) -> int:
@@ -105,7 +108,9 @@ def parse_rate(option: str, text: str) -> int:
     parts = re.fullmatch(RATE, text)
     rate = 0 if parts is None else int(float(parts[1]) * (_BYTES | _BINARY)[parts[2] or ""])
     if not 0 < rate <= _MAX_RATE:
-        raise _invalid(option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or none")
+        raise _invalid(
+            option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or, to throttle, none or auto"
+        )
     return rate
 
 
@@ -136,15 +141,15 @@ def slow_rate_warning(option: str, text: str) -> str | None:
     return f"{fault}; {rate}MB/s is {rate} million bytes a second"
 
 
-def parse_share(option: str, text: str) -> float:
-    """Parse a percentage into a share.
+def parse_share(option: str, text: str, most: float = 1.0) -> float:
+    """Parse a percentage into a share of at most `most`.
 
     >>> [parse_share("--within", text) for text in ("9%", "0.5 %", "0%")]
     [0.09, 0.005, 0.0]
     """
     parts = re.fullmatch(SHARE, text)
-    if parts is None or float(parts[1]) > _PERCENT:
-        raise _invalid(option, text, "share", "a percentage from 0% to 100%, as 10%")
+    if parts is None or float(parts[1]) > _PERCENT * most:
+        raise _invalid(option, text, "share", f"a percentage from 0% to {_PERCENT * most:.0f}%, as 10%")
     return float(parts[1]) / _PERCENT
 
 

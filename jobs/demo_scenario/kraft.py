@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.core.errors import SurveyorError
-from jobs.demo_scenario.plan_scenario import PlanScenario
+from jobs.demo_scenario.plan_steps import PlanScenario
 from jobs.demo_scenario.traffic import write_record
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import stdout

@@ -26,17 +26,13 @@ MAX_UNSENT_RECORDS: Final = 1_000_000
 """Records that wait while partitions have too few replicas in sync."""
 
 
-def _no_details(topic: str, number: int) -> dict[str, Any]:  # noqa: ARG001 - as others have it
-    return {}
-
-
 @dataclass(slots=True)
 class Traffic:
     """Writes numbered records to topics, acks=all and idempotent, from `start` to `stop`."""
 
     bootstrap: str
     topics: tuple[str, ...]
-    details: Callable[[str, int], dict[str, Any]] = _no_details
+    details: Callable[[str, int], dict[str, Any]] = lambda _topic, _number: {}
     """Returns the key and the headers of a record, by its topic and number."""
     acked: set[bytes] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)

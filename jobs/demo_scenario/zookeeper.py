@@ -11,7 +11,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import current_controller
 from jobs.core.errors import SurveyorError
-from jobs.demo_scenario.plan_scenario import PlanScenario
+from jobs.demo_scenario.plan_steps import PlanScenario
 from jobs.runtime.console import stdout
 from jobs.runtime.progress import progress
 from schemas.broker_config_names import PROTOCOL_VERSION

@@ -16,9 +16,9 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import after_cancellation, remove_throttle
 from jobs.console_output.cancellation import cancellation_json, cancellation_lines, counts_in_words
 from jobs.core.errors import ExitCode, RefusedError
-from jobs.core.migration_signs import refuse_migration
+from jobs.core.migration_refusal import refuse_migration
 from jobs.execution.admin.admin_commit import end_throttle
-from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, controller_of, lease_for
+from jobs.execution.admin.connections import controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT
 from jobs.execution.admin.throttles import not_removed_text, throttle_rows
 from jobs.execution.cancellation_commit import (
@@ -37,7 +37,7 @@ from jobs.preconditions.cancellation_plan import (
 )
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.plans.commit_log import CommitLog, requested_changes
-from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.plans_writer import apply_transition
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from jobs.runtime.console import CommandResult
 from jobs.runtime.review import Approve
@@ -107,7 +107,7 @@ def cancel_running(
         cancellation = read_cancellation(cluster, settings, plan)
         if not (cancellation.of(ReassignmentStatus.IN_PROGRESS) or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)):
             return []
-    with lease_for(settings, cluster, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
+    with lease_for(settings, cluster, plan.plan_id, "cancel", settings.pace.lease_handover) as lease:
         is_resident = cluster.read_resident_controller() is not None
         with controller_of(
             settings, cluster, cluster.read_cluster(), is_resident=is_resident, running=DEFAULT, lease=lease

@@ -27,30 +27,30 @@ from jobs.execution.admin.admin_commit import commit_admin, end_throttle, mainta
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.running_waves import moving_partitions, read_blocked
+from jobs.execution.admin.throttle_configs import Throttle, parse_throttle
 from jobs.execution.admin.throttles import (
     not_removed_text,
     other_throttle_line,
     other_throttled_plans,
-    throttle_lines,
     throttle_rows,
 )
 from jobs.execution.batch.batch_commit import CommitContext, HeldControllership, commit_batch
 from jobs.execution.batch.notification import HoldBudget
+from jobs.execution.commit_options import CommitOptions
 from jobs.execution.commit_report import ReportExtras, refuse_unapproved, report_applied, report_dry
 from jobs.execution.ended_plans import close_ended_plans
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
-from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
+from jobs.preconditions.limits import UNCOMMITTABLE, refuse_other_cluster
 from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.actor import Actor, this_actor, this_process
 from jobs.repositories.plans.commit_log import CommitLog, count_outcomes
-from jobs.repositories.plans.plans_table import record_submission
+from jobs.repositories.plans.plans_writer import record_submission
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress
-from jobs.runtime.review import Approve
-from jobs.runtime.settings import Settings
+from jobs.runtime.settings import NO_THROTTLE, Settings
 from schemas.enums import Outcome, PlanStatus
 from schemas.stored_plan import Plan
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
@@ -162,38 +162,24 @@ def _write_pending(
     )
 
 
-def commit_plan(
-    settings: Settings,
-    plan: str,
-    mode: Mode,
-    limits: CommitLimits,
-    running: ReassignmentOptions,
-    *,
-    approve: Approve | None,
-    hold: float,
-    apply: bool,
-    everything: bool,
-    reviewed: bool = False,
-    detailed: bool,
-) -> CommandResult:
-    """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle.
-
-    `reviewed` as in `refuse_unapproved`.
-    """
+def commit_plan(settings: Settings, plan: str, options: CommitOptions) -> CommandResult:
+    """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
     stored_plan = read_plan(settings.warehouse, plan)
-    rate, status = running.throttle, stored_plan.row.status
+    apply, running, status = options.apply, options.running, stored_plan.row.status
     with settings.connect() as cluster:
         if (
             apply
             and status in UNCOMMITTABLE
-            and (rate is not None or throttle_rows(settings.warehouse, stored_plan.plan_id))
+            and (running.throttle is not None or throttle_rows(settings.warehouse, stored_plan.plan_id))
         ):
-            return _maintain_throttle_only(settings, cluster, stored_plan, rate)
+            return _maintain_throttle_only(settings, cluster, stored_plan, running.throttle)
         if status == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, cluster, stored_plan, running)):
             return _already_committed(settings, cluster, stored_plan, apply=apply)
         running = _with_default_throttle(settings, stored_plan, running)
         try:
-            preflight = check_before_commit(settings, cluster, stored_plan, mode, limits, running=running)
+            preflight = check_before_commit(
+                settings, cluster, stored_plan, options.mode, options.limits, running=running
+            )
         except RefusedError:
             if apply:
                 _clear_stale_throttle(settings, cluster, stored_plan)
@@ -201,44 +187,28 @@ def commit_plan(
         if preflight.resident_controller is None:
             refuse_resident_drain(stored_plan)
         if not apply:
-            return report_dry(
-                settings,
-                cluster,
-                stored_plan,
-                preflight,
-                running,
-                extras=ReportExtras(),
-                detailed=detailed,
-                everything=everything,
-            )
-        refuse_unapproved(
-            settings,
-            stored_plan,
-            preflight,
-            running,
-            ReportExtras(),
-            approve=approve,
-            everything=everything,
-            reviewed=reviewed,
-        )
+            return report_dry(settings, cluster, stored_plan, preflight, options, extras=ReportExtras())
+        refuse_unapproved(settings, stored_plan, preflight, options, ReportExtras())
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
-            return submit_and_wait(settings, cluster.required_fence, stored_plan, preflight, limits, detailed=detailed)
-        commit_log = apply_plan(settings, cluster, stored_plan, preflight, hold, running=running)
+            return submit_and_wait(settings, cluster.required_fence, stored_plan, preflight, options)
+        commit_log = apply_plan(settings, cluster, stored_plan, preflight, options.hold, running=running)
         close_ended_plans(settings, cluster)
-        return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed)
+        return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=options.detailed)
 
 
 def _with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
     """Add the throttle of the conf for a plan that copies replicas, unless a throttle is given or set already."""
-    copies = any(change.moves_replicas for change in reassignments_of(plan))
+    configured, copies = settings.conf.throttle, any(change.moves_replicas for change in reassignments_of(plan))
     if running.throttle is not None or not copies or throttle_rows(settings.warehouse, plan.plan_id):
         return running
-    return replace(running, throttle=settings.throttle)
+    return running if configured in {None, NO_THROTTLE} else replace(running, throttle=parse_throttle(str(configured)))
 
 
-def _maintain_throttle_only(settings: Settings, cluster: Cluster, plan: Plan, rate: int | None) -> CommandResult:
+def _maintain_throttle_only(
+    settings: Settings, cluster: Cluster, plan: Plan, throttle: Throttle | None
+) -> CommandResult:
     """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
-    moving = maintain_throttle(settings, cluster, plan, rate)
+    moving = maintain_throttle(settings, cluster, plan, throttle)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row.status}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
@@ -287,7 +257,7 @@ def _already_committed(settings: Settings, cluster: Cluster, plan: Plan, *, appl
     holder = cluster.read_lease_holder()
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
     blocked = _blocked(cluster, plan)
-    throttles = throttle_lines(settings.warehouse, plan, [], None, {holder.plan} if holder else ())
+    throttles = map(other_throttle_line, other_throttled_plans(settings.warehouse, {holder.plan} if holder else ()))
     steps = after_commit(settings, plan.called, plan.row.status, outcomes)
     title = f"plan {plan.title} is already committed: nothing is due"
     code = ExitCode.DONE if is_cleared else ExitCode.ERROR
@@ -296,23 +266,17 @@ def _already_committed(settings: Settings, cluster: Cluster, plan: Plan, *, appl
 
 
 def submit_and_wait(
-    settings: Settings,
-    session: ZooKeeperSession,
-    plan: Plan,
-    preflight: Preflight,
-    limits: CommitLimits,
-    *,
-    detailed: bool,
+    settings: Settings, session: ZooKeeperSession, plan: Plan, preflight: Preflight, options: CommitOptions
 ) -> CommandResult:
     """Let the resident controller carry out a plan, and show its result."""
     due = pluralise(len(preflight.pending), "row", "is", "are")
     log(f"  mode {preflight.mode} ({preflight.reason}); {due} due")
     submission = SubmittedPlan(
         holder=this_process("commit", plan.plan_id),
-        max_plan_age=limits.max_plan_age,
-        max_changes=limits.max_changes,
-        allow_majority_dead=limits.allow_majority_dead,
-        detailed=detailed,
+        max_plan_age=options.limits.max_plan_age,
+        max_changes=options.limits.max_changes,
+        allow_majority_dead=options.limits.allow_majority_dead,
+        detailed=options.detailed,
         run=this_actor().run,
     )
     is_connected = False

@@ -5,6 +5,7 @@ Shared by all commands that commit. `extras` are fields and lines that such a co
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
@@ -15,12 +16,12 @@ from jobs.console_output.plan_text import deletion_lines, deletion_warnings, due
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import exit_code, is_interrupted
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.reassignment_options import ReassignmentOptions
-from jobs.execution.admin.throttles import throttle_lines
+from jobs.execution.admin.throttles import rate_lines, slow_copies, throttle_lines
+from jobs.execution.commit_options import CommitOptions
 from jobs.execution.mode_selection import why_controller_unreachable
 from jobs.execution.preflight import Preflight
 from jobs.repositories.actor import this_process
-from jobs.repositories.copy_volume import volume_rows
+from jobs.repositories.copy_volume import Volume, volume_rows
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact
 from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.plans.commit_log import CommitLog, closed_line, count_outcomes
@@ -28,7 +29,7 @@ from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, keep_warnings, log, truncate
 from jobs.runtime.progress import progress
-from jobs.runtime.review import Approve, Review, warning_lines
+from jobs.runtime.review import Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_commands
 from schemas.enums import OperationKind, Outcome
@@ -51,11 +52,9 @@ def report_dry(
     cluster: Cluster,
     plan: Plan,
     preflight: Preflight,
-    running: ReassignmentOptions,
+    options: CommitOptions,
     *,
     extras: ReportExtras,
-    detailed: bool,
-    everything: bool,
 ) -> CommandResult:
     """Return what would be written; the exit code is CHANGES only if the detailed exit code was requested."""
     result: Result = {
@@ -68,17 +67,23 @@ def report_dry(
         "applied_now": 0,
         **count_outcomes(preflight.already_decided),
     }
+    if isinstance(preflight.rates, Mapping):
+        result["throttle_rates"] = {
+            str(broker): {"receive": rate.receive, "send": rate.send} for broker, rate in preflight.rates.items()
+        }
     obstacle = _apply_obstacle(settings, cluster, plan, preflight)
     if obstacle:
         result["in_the_way"] = obstacle
     deletions = _deletions_due(settings, plan, preflight)
     if deletions:
         result["deleted"] = [asdict(deletion) for deletion in deletions]
-    warned = commit_warnings(settings.warehouse, plan.row, everything=everything) if preflight.pending else []
+    copies, warned = _Copies(settings, preflight), list[str]()
+    if preflight.pending:
+        warned = [*commit_warnings(settings.warehouse, plan.row, everything=options.everything), *copies.warnings]
     apply_warnings = [f"--apply would fail: {obstacle}"] if obstacle else []
     review = [
-        *_review(settings, plan, preflight, running, warned, everything=everything),
-        *deletion_lines(deletions, everything=everything),
+        *_review(settings, plan, copies, warned, options),
+        *deletion_lines(deletions, everything=options.everything),
         *warning_lines(apply_warnings),
     ]
     holder = _lease_holder(settings, preflight)
@@ -94,7 +99,7 @@ def report_dry(
         note,
         steps=steps,
         warnings=all_warnings,
-        exit_code=ExitCode.CHANGES if detailed and preflight.pending else ExitCode.DONE,
+        exit_code=ExitCode.CHANGES if options.detailed and preflight.pending else ExitCode.DONE,
     )
 
 
@@ -116,62 +121,80 @@ def _lease_holder(settings: Settings, preflight: Preflight) -> LeaseHolder | Non
 
 
 def _review(
-    settings: Settings,
-    plan: Plan,
-    preflight: Preflight,
-    running: ReassignmentOptions,
-    warned: Sequence[str],
-    *,
-    everything: bool,
-    reviewed: bool = False,
+    settings: Settings, plan: Plan, copies: "_Copies", warned: Sequence[str], options: CommitOptions
 ) -> Iterator[str]:
-    """Lines on what would be written, what would not, and the warnings; `reviewed` as in `refuse_unapproved`."""
+    """Lines on what would be written, what would not, and the warnings."""
+    preflight = copies.preflight
     list_all = list_all_command(settings, plan.called)
     yield f"plan {plan.title}: mode {preflight.mode} ({preflight.reason}); {pending_summary(plan, preflight.pending)}"
-    if not reviewed:
-        yield from due_lines(preflight.pending, list_all, everything=everything)
-    yield from truncate(unapplied_lines(preflight.already_decided), list_all, everything=everything)
+    if not options.reviewed:
+        yield from due_lines(preflight.pending, list_all, everything=options.everything)
+    yield from truncate(unapplied_lines(preflight.already_decided), list_all, everything=options.everything)
     pending = changes_among(preflight.pending)
-    yield from throttle_lines(settings.warehouse, plan, pending, running.throttle, preflight.being_committed)
-    if not reviewed:
-        volume = stored_volume(settings.warehouse, volume_rows(pending))
-        yield from (f"  {with_full_commands(settings, line)}" for line in volume.lines(running.throttle))
+    yield from throttle_lines(settings.warehouse, pending, preflight.rates, preflight.being_committed)
+    if not options.reviewed or isinstance(preflight.rates, Mapping):
+        yield from copies.lines
     yield from warning_lines(warned)
 
 
+@dataclass(frozen=True)
+class _Copies:
+    """The replicas that the pending rows copy; their sizes are read once, if they are shown."""
+
+    settings: Settings
+    preflight: Preflight
+
+    @cached_property
+    def volume(self) -> Volume:
+        return stored_volume(self.settings.warehouse, volume_rows(changes_among(self.preflight.pending)))
+
+    @property
+    def lines(self) -> Iterator[str]:
+        return (f"  {with_full_commands(self.settings, line)}" for line in self.volume.lines(self.preflight.rates))
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings of rates by load that are the least ones."""
+        rates = self.preflight.rates
+        if not isinstance(rates, Mapping):
+            return []
+        return [*slow_copies(changes_among(self.preflight.pending), rates, self.volume)]
+
+    @property
+    def notes(self) -> list[str]:
+        """The rates by load and how long copies take, which a commit shows without a question, too."""
+        rates = self.preflight.rates
+        if not isinstance(rates, Mapping):
+            return []
+        return [*rate_lines(changes_among(self.preflight.pending), rates), *self.lines]
+
+
 def refuse_unapproved(
-    settings: Settings,
-    plan: Plan,
-    preflight: Preflight,
-    running: ReassignmentOptions,
-    extras: ReportExtras,
-    *,
-    approve: Approve | None,
-    everything: bool = False,
-    reviewed: bool = False,
+    settings: Settings, plan: Plan, preflight: Preflight, options: CommitOptions, extras: ReportExtras
 ) -> None:
     """Show the pending rows as a dry run does, and ask for approval; raise SurveyorError if it is not given.
 
-    Deleting topics needs more than a yes, and is refused if no question can be asked. `reviewed`: the plan's review is
-    on the screen, with its changes and warnings, and only the lines that it lacks are added.
+    Deleting topics needs more than a yes, and is refused if no question can be asked.
     """
     if not preflight.pending:
         return
-    warned = commit_warnings(settings.warehouse, plan.row, everything=everything)
-    keep_warnings(warned)
-    shown_warnings = [] if reviewed else warned
-    if approve is None:
-        for line in warning_lines(shown_warnings):
+    warned = commit_warnings(settings.warehouse, plan.row, everything=options.everything)
+    copies = _Copies(settings, preflight)
+    slow, notes = copies.warnings, copies.notes
+    keep_warnings([*warned, *slow])
+    shown_warnings = slow if options.reviewed else [*warned, *slow]
+    if options.approve is None:
+        for line in [*notes, *warning_lines(shown_warnings)]:
             log(line)
         return
     deletions = _deletions_due(settings, plan, preflight)
     lines = chain(
-        _review(settings, plan, preflight, running, shown_warnings, everything=everything, reviewed=reviewed),
-        deletion_lines(deletions, everything=everything),
+        _review(settings, plan, copies, shown_warnings, options),
+        deletion_lines(deletions, everything=options.everything),
         extras.lines,
     )
     review = _deletion_review(plan, deletions) if deletions else Review("write them to the cluster?")
-    if not approve(replace(review, lines=lines, warnings=shown_warnings)):
+    if not options.approve(replace(review, lines=lines, notes=notes, warnings=shown_warnings)):
         expected = "as it asks" if deletions else "with yes"
         raise SurveyorError(f"not applied: the question was not answered {expected}; plan {plan.title} is stored")
 

@@ -15,7 +15,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.change_preconditions import is_other_topic
 from jobs.preconditions.change_status import verify_plan
-from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.plans_writer import apply_transition
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from jobs.adapters.brokers.admin_client import NO_ERROR, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.core.errors import ExitCode, RefusedError
-from jobs.core.migration_signs import refuse_migration
+from jobs.core.migration_refusal import refuse_migration
 from jobs.execution.admin.audited_configs import override_text
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, lease_for, refuse_known_other_cluster
-from jobs.execution.admin.reassignment_options import Resource, ResourceKind
+from jobs.execution.admin.throttle_configs import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.actor import this_process
 from jobs.repositories.snapshots import refuse_other_cluster_id

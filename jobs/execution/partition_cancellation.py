@@ -22,7 +22,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.reassignments import owner_text
 from jobs.console_output.cancellation import partition_line, partitions_json
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.core.migration_signs import refuse_migration
+from jobs.core.migration_refusal import refuse_migration
 from jobs.execution.admin.connections import admin_of, lease_for, refuse_known_other_cluster
 from jobs.execution.admin.controller_client import ControllerClient
 from jobs.execution.admin.resident_controller_client import ResidentControllerClient

@@ -12,10 +12,10 @@ from jobs.console_output.verification import Verification, verification_result
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import commit_plan
+from jobs.execution.commit_options import CommitOptions, commit_limits, hold_seconds
 from jobs.execution.verification import verify_stored
 from jobs.repositories.plans.repository import find_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.commit_limits import commit_limits, hold_seconds
 from jobs.runtime.console import CommandResult, warn
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
@@ -39,25 +39,22 @@ def commit_planned(
 ) -> CommandResult:
     """Commit the plan that `planned` shows and verify it; the result has the fields of all three together.
 
-    `reviewed` as in `refuse_unapproved`. An error of the commit has the plan's fields too. The exit code is that of the
+    `reviewed` as in CommitOptions. An error of the commit has the plan's fields too. The exit code is that of the
     commit, or RUNNING for a plan of which something is still in progress.
     """
     name = planned.fields["name"] or planned.fields["plan_id"]
-    limits = commit_limits(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
+    options = CommitOptions(
+        mode=mode,
+        limits=commit_limits(settings, max_changes),
+        hold=hold_seconds(settings, None),
+        approve=approve,
+        apply=True,
+        running=running,
+        reviewed=reviewed,
+        detailed=detailed,
+    )
     try:
-        committed = commit_plan(
-            settings,
-            name,
-            mode,
-            limits,
-            running,
-            approve=approve,
-            hold=hold_seconds(settings, None),
-            apply=True,
-            everything=False,
-            reviewed=reviewed,
-            detailed=detailed,
-        )
+        committed = commit_plan(settings, name, options)
     except SurveyorError as error:
         error.result = planned.fields | {"status": find_plan(settings.warehouse, name).status} | error.result
         of_plan = re.compile(rf"`surveyor (\w+ (?:{planned.fields['plan_id']}|{re.escape(name)})\b[^`]*)`")

@@ -13,16 +13,16 @@ from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.reassignments import warnings_of_others
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.throttles import foreign_throttle_texts
+from jobs.execution.admin.throttles import foreign_throttle_texts, rates_of
 from jobs.execution.batch.batch_commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
-from jobs.preconditions.brokers_since_plan import UNCHANGED
+from jobs.preconditions.broker_assumptions import UNCHANGED
 from jobs.preconditions.cancellation_plan import refuse_unsafe_rows
 from jobs.preconditions.change_preconditions import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
 from jobs.preconditions.operations import check_operations, confirm_creations
-from jobs.preconditions.running_reassignments import classify
+from jobs.preconditions.running_reassignments import classify, reassignments_of
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.plans.assumptions import brokers_since_plan
@@ -30,6 +30,7 @@ from jobs.repositories.plans.repository import planned_registrations, refuse_edi
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import warn
 from jobs.runtime.settings import Settings
+from planner.load.throttle_rates import Rates
 from schemas.enums import Action
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import PlanRow
@@ -54,6 +55,8 @@ class Preflight:
     """The latest controller epoch in the warehouse or, in batch mode, in any state; ours must be above it."""
     lease_holder: LeaseHolder | None = None
     """The process that has the lease of the cluster, before this commit asks for it."""
+    rates: Rates | None = None
+    """The rates under which replicas would be copied in this hour; None without a throttle."""
 
     @property
     def being_committed(self) -> set[str]:
@@ -98,6 +101,8 @@ def check_before_commit(
         epoch_behind=epoch_behind,
     )
     since = brokers_since_plan(settings.warehouse, plan.row, state.brokers) if plan.changes else UNCHANGED
+    moves, now = reassignments_of(plan), datetime.now(UTC)
+    rates = rates_of(settings, plan.plan_id, moves, running.throttle, state.live, now) if moves else None
     if selected_mode is Mode.BATCH:
         refuse_take_over(state, settings.conf.controller_id)
         refuse_unreachable(state, settings.listener)
@@ -123,8 +128,8 @@ def check_before_commit(
     if takes_over:
         with cluster.required_fence.connected() as client:
             latest_epoch = max(latest_epoch, latest_epoch_of_states(client))
-    if takes_over:
-        refuse_unresponsive(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)
+        controller_id, seconds = settings.conf.controller_id, settings.pace.contact
+        refuse_unresponsive(state.brokers, controller_id, limits.allow_silent, settings.listener, seconds)
     return Preflight(
         state,
         selected_mode,
@@ -135,6 +140,7 @@ def check_before_commit(
         resident_controller,
         latest_epoch,
         lease_holder,
+        rates,
     )
 
 

@@ -8,7 +8,7 @@ process is killed, the next one continues: it plans the changes that a new snaps
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jobs.adapters.clusters.interface import Cluster
@@ -20,10 +20,10 @@ from jobs.console_output.plan_review import plan_warnings
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.core.signals import defer_signals, exit_code, is_interrupted
-from jobs.execution.admin.reassignment_options import DEFAULT
 from jobs.execution.batch.batch_commit import CommitContext, take_over_above
 from jobs.execution.batch.notification import HoldBudget
 from jobs.execution.commit import apply_plan
+from jobs.execution.commit_options import CommitOptions
 from jobs.execution.commit_report import (
     ReportExtras,
     plan_result,
@@ -32,13 +32,12 @@ from jobs.execution.commit_report import (
     report_dry,
 )
 from jobs.execution.preflight import Preflight, check_before_commit
-from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.plans.commit_log import CommitLog, count_outcomes
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log
-from jobs.runtime.review import Approve, Review
+from jobs.runtime.review import Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, suggestion
 from schemas.enums import RejectionCode
@@ -49,9 +48,8 @@ from schemas.text import pluralise
 MAX_IDLE_CYCLES: Final = 3
 """Cycles in a row that change nothing or plan the same, after which the command ends."""
 
-FIRST_PAUSE_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 30.0
-"""Upper limit of the pause between two snapshots while replicas copy; it starts at FIRST_PAUSE_SECONDS and doubles."""
+"""Upper limit of the pause between two snapshots while replicas copy; it doubles each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,62 +92,40 @@ PlanMaker = Callable[[Cluster], Plan]
 """Takes a snapshot of a source, and makes a plan of what is due on it."""
 
 
-def reconcile_once(
-    settings: Settings,
-    mode: Mode,
-    limits: CommitLimits,
-    make_plan: PlanMaker,
-    *,
-    approve: Approve | None,
-    hold: float,
-    apply: bool,
-    everything: bool,
-    detailed: bool,
-) -> CommandResult:
+def reconcile_once(settings: Settings, make_plan: PlanMaker, options: CommitOptions) -> CommandResult:
     """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
-    _refuse_admin(mode)
+    _refuse_admin(options.mode)
     with ZooKeeperCluster(settings.zookeeper_endpoint) as cluster:
         plan = make_plan(cluster)
         outage = outage_left_by(settings.warehouse, plan.row)
         facts = _PlannedCycle(plan, outage).json
         extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
         if not plan.size:
-            return _nothing_due(settings, cluster, plan, extras, approve=approve, apply=apply, detailed=detailed)
+            return _nothing_due(settings, cluster, plan, options, extras)
         try:
-            preflight = check_before_commit(settings, cluster, plan, mode, limits)
-            if not apply:
-                return report_dry(
-                    settings, cluster, plan, preflight, DEFAULT, extras=extras, detailed=detailed, everything=everything
-                )
+            preflight = check_before_commit(settings, cluster, plan, options.mode, options.limits)
+            if not options.apply:
+                return report_dry(settings, cluster, plan, preflight, options, extras=extras)
             _refuse_resident(preflight)
-            refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
-            commit_log = apply_plan(settings, cluster, plan, preflight, hold)
+            refuse_unapproved(settings, plan, preflight, options, extras)
+            commit_log = apply_plan(settings, cluster, plan, preflight, options.hold)
         except SurveyorError as error:
-            error.result = facts | {"status": _status(settings, plan)} | error.result
+            status = read_plan(settings.warehouse, plan.plan_id).row.status
+            error.result = facts | {"status": status} | error.result
             raise
-        return report_applied(settings, plan, commit_log, extras, detailed=detailed)
+        return report_applied(settings, plan, commit_log, extras, detailed=options.detailed)
 
 
-def reconcile_until_quiet(
-    settings: Settings,
-    mode: Mode,
-    limits: CommitLimits,
-    make_plan: PlanMaker,
-    *,
-    approve: Approve | None,
-    hold: float,
-    everything: bool,
-    detailed: bool,
-) -> CommandResult:
+def reconcile_until_quiet(settings: Settings, make_plan: PlanMaker, options: CommitOptions) -> CommandResult:
     """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
     While replicas copy, nothing is due, and the command waits. It does not wait for dead brokers. The counts by outcome
     include all cycles. A row that was stale in a cycle is checked again in the next one, so the detailed exit code
     concerns the last cycle.
     """
-    _refuse_admin(mode)
+    _refuse_admin(options.mode)
     cycles = idle_cycles = 0
-    pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
+    pause, steps_before = settings.pace.first_pause, frozenset[Place]()
     totals: Counter[str] = Counter({"applied_now": 0, **count_outcomes(())})
     with ZooKeeperCluster(settings.zookeeper_endpoint) as cluster:
         while True:
@@ -162,25 +138,26 @@ def reconcile_until_quiet(
                 time.sleep(pause)
                 pause = min(MAX_PAUSE_SECONDS, pause * 2)
                 continue
-            pause = FIRST_PAUSE_SECONDS
+            pause = settings.pace.first_pause
             outage = outage_left_by(settings.warehouse, plan.row)
             extras = ReportExtras(
                 _DoneCycles(plan, outage, cycles, totals).json,
                 [*_outage_line(outage), *rejection_lines(settings, plan)],
             )
             if not plan.size:
-                _raise_stale_epoch(settings, cluster, plan, approve, apply=True)
+                _raise_stale_epoch(settings, cluster, plan, options)
                 reason = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
                 nothing = "nothing more can be written" if outage else "nothing is due"
                 title, steps = f"{nothing} after {cycles} cycles", [reason] if plan.rejections else []
                 return _nothing_due_result(settings, plan, extras, {"due": 0}, title, steps=steps)
-            preflight = check_before_commit(settings, cluster, plan, mode, limits)
+            preflight = check_before_commit(settings, cluster, plan, options.mode, options.limits)
             _refuse_resident(preflight)
-            refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
+            refuse_unapproved(settings, plan, preflight, options, extras)
             if preflight.pending:
-                approve = None  # for the cycles to come; without pending rows nothing was asked
-            commit_log = apply_plan(settings, cluster, plan, preflight, hold)
-            committed = plan_result(settings, plan, commit_log, detailed=detailed)
+                # for the cycles to come; without pending rows nothing was asked
+                options = replace(options, approve=None)
+            commit_log = apply_plan(settings, cluster, plan, preflight, options.hold)
+            committed = plan_result(settings, plan, commit_log, detailed=options.detailed)
             cycles += 1
             totals.update({name: committed.result[name] for name in totals})
             log(f"surveyor: cycle {cycles}: {committed.lines[0]}")
@@ -212,24 +189,18 @@ def _refuse_resident(preflight: Preflight) -> None:
 
 
 def _nothing_due(
-    settings: Settings,
-    cluster: ZooKeeperCluster,
-    plan: Plan,
-    extras: ReportExtras,
-    *,
-    approve: Approve | None,
-    apply: bool,
-    detailed: bool,
+    settings: Settings, cluster: ZooKeeperCluster, plan: Plan, options: CommitOptions, extras: ReportExtras
 ) -> CommandResult:
     """Report that nothing is due, without connecting to any broker."""
+    apply = options.apply
     result = extras.result | {"status": plan.row.status, "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row.snapshot_id}: nothing was written"
-    stale_epoch = _raise_stale_epoch(settings, cluster, plan, approve, apply=apply)
+    stale_epoch = _raise_stale_epoch(settings, cluster, plan, options)
     done = "the controllership was taken" if apply else "--apply takes the controllership"
     lines = [f"  {stale_epoch}; {done} with a later epoch"] if stale_epoch else []
     shown = _nothing_due_result(settings, plan, extras, result | count_outcomes([]), title, *lines, steps=[])
-    if stale_epoch and detailed and not apply:
+    if stale_epoch and options.detailed and not apply:
         shown.exit_code = ExitCode.CHANGES
     return shown
 
@@ -243,22 +214,15 @@ def _nothing_due_result(
     return CommandResult(extras.result | result, *lines, *extras.lines, *shown, steps=steps, warnings=plan_warned)
 
 
-def _raise_stale_epoch(
-    settings: Settings,
-    cluster: ZooKeeperCluster,
-    plan: Plan,
-    approve: Approve | None,
-    *,
-    apply: bool,
-) -> str | None:
-    """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it if `apply`.
+def _raise_stale_epoch(settings: Settings, cluster: ZooKeeperCluster, plan: Plan, options: CommitOptions) -> str | None:
+    """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it unless dry.
 
     The snapshot that was just taken has recorded the epochs of all states.
     """
     latest = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
     state, holder = cluster.read_cluster(), cluster.read_resident_controller()
     stale_epoch = epoch_regression_message(state.controller_epoch, latest)
-    if stale_epoch is None or not apply:
+    if stale_epoch is None or not options.apply:
         return stale_epoch
     if holder is not None:
         raise RefusedError(
@@ -266,7 +230,7 @@ def _raise_stale_epoch(
         )
     refuse_take_over(state, settings.conf.controller_id)
     question = f"{stale_epoch}. Take the controllership with a later epoch, then resign?"
-    if approve is not None and not approve(Review(question)):
+    if options.approve is not None and not options.approve(Review(question)):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
         commit_log = CommitLog.open(settings.warehouse, plan)
@@ -276,7 +240,3 @@ def _raise_stale_epoch(
 
 def _outage_line(outage: Outage | None) -> list[str]:
     return [f"  {outage.sentence}"] if outage else []
-
-
-def _status(settings: Settings, plan: Plan) -> str:
-    return str(read_plan(settings.warehouse, plan.plan_id).row.status)

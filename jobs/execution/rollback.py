@@ -15,7 +15,7 @@ from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import ExitCode, RefusedError, UsageError
-from jobs.core.migration_signs import refuse_migration
+from jobs.core.migration_refusal import refuse_migration
 from jobs.execution.rollback_load import load_of_rollback
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
@@ -23,7 +23,7 @@ from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.plans.begun_plans import begun_plan
 from jobs.repositories.plans.commit_log import CommitLog, requested_changes
 from jobs.repositories.plans.names import Alias, give_name, plan_named, refuse_other_parameters
-from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.plans_writer import apply_transition
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, parameters_json
 from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited, rejection_codes
 from jobs.repositories.plans.store import result_of, store
@@ -208,7 +208,7 @@ def _make_plan(cluster: Cluster, settings: Settings, original: Plan, to_snapshot
     )
     warehouse.ensure_tables()
     rows = InMemoryRows(warehouse=warehouse, changes=rollback.changes, rejections=rollback.rejections)
-    plan = store(warehouse, alias, content, rows, partial(load_of_rollback, warehouse, rollback.changes))
+    plan = store(warehouse, alias, content, rows, partial(load_of_rollback, settings, rollback.changes))
     return read_plan(warehouse, plan.plan_id)
 
 

@@ -4,99 +4,74 @@ The partitions are those of the newest snapshot, with the lists and leaders that
 are read from a profile, or imported; without either they would be the hours of a week, which only an engine reads.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.core.arrow_rows import StoredRows
-from jobs.repositories.drained_brokers import drained_brokers
+from jobs.core.arrow_rows import places_of, rows_of
+from jobs.measurement.load_summary import read_capacities
+from jobs.repositories.drained_brokers import able_brokers, drained_brokers
 from jobs.repositories.plan_loads import LoadRows, plan_loads
 from jobs.repositories.snapshots import last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
-from planner.load.effect_arrays import Assignments, Floats, WindowLoads, effect_rows
-from planner.load.effect_figures import MEASURES, LoadFigures, load_figures
+from jobs.runtime.settings import Settings
+from planner.load.effect_figures import MEASURES, LoadFigures
+from planner.load.resource_effects import effect_of, load_figures
+from planner.load.sharing_brokers import sharing_brokers
 from schemas.enums import EVERY_HOUR, NO_LEADER
 from schemas.rows import Change, PartitionLoad, ProfiledLoad, Snapshot, Topic
 
-NO_ROW: Final = -1
 
-
-def load_of_rollback(warehouse: Warehouse, changes: Sequence[Change]) -> LoadFigures | None:
+def load_of_rollback(settings: Settings, changes: Sequence[Change]) -> LoadFigures | None:
     """Return the figures by load of a rollback with these changes; None if no load, or no snapshot, is known."""
+    warehouse = settings.warehouse
     source, snapshot = plan_loads(warehouse), last_snapshot(warehouse)
-    if source is None or source.since is not None or snapshot is None:
+    if source is None or source.window.newest is not None or snapshot is None:
         return None
-    partitions = table_as_of(warehouse, snapshot, "partitions", columns=["topic", "partition", "replicas", "leader"])
-    keys = _keys(partitions)
-    first, last = ({change.key: change for change in ordered} for ordered in _by_wave(changes))
-    before = _assignments(partitions, keys, [(c, c.replicas_before or [], c.leader_before) for c in first.values()])
-    after = _assignments(partitions, keys, [(c, c.replicas_after, c.leader_after) for c in last.values()])
-    live = {broker.broker_id for broker in live_brokers_as_of(warehouse, snapshot)}
-    counted = sorted(live - drained_brokers(warehouse) or live)
-    effect = effect_rows(before, after, _loads(_read(warehouse, source, snapshot), keys), (counted, counted))
-    return load_figures(effect, source.title, len(keys))
+    stored = table_as_of(warehouse, snapshot, "partitions", columns=["topic", "partition", "replicas", "leader"])
+    loads = _read(warehouse, source, snapshot)
+    places = places_of(loads, stored)
+    partitions = _before_and_after(stored, changes).take(places.drop_null())
+    for name in ("window", *MEASURES):
+        column = loads[name] if name in loads.column_names else pa.chunked_array([pa.nulls(len(places))])
+        kind = pa.string() if name == "window" else pa.float64()
+        partitions = partitions.append_column(name, column.cast(kind).filter(places.is_valid()))
+    counted = able_brokers(live_brokers_as_of(warehouse, snapshot), drained_brokers(warehouse))
+    shares = sharing_brokers(counted, read_capacities(settings, counted))
+    return load_figures(effect_of(partitions), (shares, shares), source.title, stored.num_rows)
 
 
-def _by_wave(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
-    """Return the changes so that the first one of a partition comes last, and so that its last one does."""
+def _before_and_after(stored: pa.Table, changes: Sequence[Change]) -> pa.Table:
+    """Return the lists and leaders of stored partitions before the first change of each and after its last one."""
     ordered = sorted(changes, key=lambda change: change.wave)
-    return ordered[::-1], ordered
+    first, last = {change.key: change for change in reversed(ordered)}, {change.key: change for change in ordered}
+    topics, numbers = pa.array([key[0] for key in first], pa.string()), pa.array([key[1] for key in first], pa.int32())
+    places = rows_of(pa.table({"topic": topics, "partition": numbers}), stored)
+    changed: dict[str, tuple[str, Sequence[object]]] = {
+        "before": ("replicas", [change.replicas_before or [] for change in first.values()]),
+        "after": ("replicas", [last[key].replicas_after for key in first]),
+        "leader_before": ("leader", [change.leader_before for change in first.values()]),
+        "leader_after": ("leader", [last[key].leader_after for key in first]),
+    }
+    return pa.table({name: _replaced(stored[column], places, values) for name, (column, values) in changed.items()})
 
 
-def _keys(rows: pa.Table) -> pa.Array:
-    """Return a text for each row that identifies its partition."""
-    texts = (rows[name].cast(pa.string()) for name in ("topic", "partition"))
-    return pc.binary_join_element_wise(*texts, "\0").combine_chunks()
-
-
-def _assignments(
-    partitions: pa.Table, keys: pa.Array, changed: Sequence[tuple[Change, list[int], int | None]]
-) -> Assignments:
-    """Return the partitions, of which those that change have these lists and leaders."""
-    stored = StoredRows(partitions).brokers("replicas")
-    width = max([stored.shape[1], *(len(replicas) for _, replicas, _ in changed)])
-    lists = np.pad(stored.astype(np.int64), ((0, 0), (0, width - stored.shape[1])), constant_values=NO_LEADER)
-    leader = pc.fill_null(partitions["leader"], NO_LEADER).to_numpy().astype(np.int64)
-    names = [f"{change.topic}\0{change.partition}" for change, _, _ in changed]
-    rows = pc.fill_null(pc.index_in(pa.array(names, pa.string()), value_set=keys), NO_ROW).to_pylist()
-    for row, (_, replicas, led_by) in zip(rows, changed, strict=True):
-        if row != NO_ROW:
-            lists[row] = [*replicas, *[NO_LEADER] * (width - len(replicas))]
-            leader[row] = NO_LEADER if led_by is None else led_by
-    return Assignments(replicas=lists, leader=leader)
+def _replaced(column: pa.ChunkedArray, places: npt.NDArray[np.int64], values: Sequence[object]) -> pa.Array:
+    """Return a column with other values in some places, except NO_LEADER."""
+    rows = np.arange(len(column))
+    is_stored = places != NO_LEADER
+    rows[places[is_stored]] = len(column) + np.flatnonzero(is_stored)
+    return pa.concat_arrays([*column.chunks, pa.array(values, column.type)]).take(pa.array(rows))
 
 
 def _read(warehouse: Warehouse, source: LoadRows, snapshot: Snapshot) -> pa.Table:
     """Return the loads of topics that exist, as LOADS."""
-    if source.profile is not None:
-        of_profile = ("profile", "=", source.profile), ("version", "=", source.version)
-        loads = warehouse.read(ProfiledLoad.TABLE, *of_profile)
-    else:
-        loads = warehouse.read(PartitionLoad.TABLE, ("hour", "is", None))
+    loads = warehouse.read(PartitionLoad.TABLE if source.profile is None else ProfiledLoad.TABLE, *source.filters)
+    if source.profile is None:
         loads = loads.append_column("window", pa.repeat(EVERY_HOUR, loads.num_rows))
     topics = {row.topic: row.topic_id for row in rows_as_of(warehouse, snapshot, Topic)}
     current = pa.array([topics.get(topic) for topic in loads["topic"].to_pylist()], pa.string())
     return loads.filter(pc.fill_null(pc.equal(loads["topic_id"].cast(pa.string()), current), True))  # noqa: FBT003
-
-
-def _loads(loads: pa.Table, keys: pa.Array) -> Iterator[WindowLoads]:
-    """Yield the loads of each window, of partitions that exist."""
-    unknown = pa.nulls(loads.num_rows, pa.float64())
-    for window in sorted(pc.unique(loads["window"]).to_pylist()):
-        some = loads.filter(pc.equal(loads["window"], window))
-        rows = pc.fill_null(pc.index_in(_keys(some), value_set=keys), NO_ROW).to_numpy()
-        yield WindowLoads(
-            window=window,
-            row=rows[rows != NO_ROW].astype(np.int64),
-            measures={
-                name: _floats(some[name] if name in some.column_names else unknown)[rows != NO_ROW] for name in MEASURES
-            },
-        )
-
-
-def _floats(values: pa.ChunkedArray) -> Floats:
-    floats: Floats = pc.fill_null(values.cast(pa.float64()), np.nan).to_numpy()
-    return floats

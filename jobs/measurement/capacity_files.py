@@ -1,8 +1,8 @@
 """Capacities of brokers in a file: CSV, or one of Cruise Control's.
 
 CSV has the columns `broker`, `resource` and `capacity`, and may have `log_dir` and `limit_share`. Capacities are bytes
-of `disk`, bytes per second of `in` and `out`, replication included, and percent of all cores of `cpu`. Broker -1 is
-every broker without a row of its own. An empty capacity withdraws what was imported before.
+of `disk`, bytes per second of `in` and `out`, replication included, percent of all cores of `cpu`, and a number of
+`replicas`. Broker -1 is every broker without a row of its own. An empty capacity withdraws what was imported before.
 
 Cruise Control's files (`BrokerCapacityConfigFileResolver`) have DISK in MB of 2^20 bytes, NW_IN and NW_OUT in KB of
 2^10 bytes per second, as its `HolderUtils` converts what brokers report. CPU is in percent, or the number of cores,
@@ -20,9 +20,11 @@ import msgspec
 from msgspec import Struct
 
 from jobs.core.errors import UsageError
-from jobs.core.text_decoding import read_text_file
+from jobs.core.text_decoding import read_text_file, refuse_open_quote
 from jobs.measurement.load_files import refuse_unknown_columns
-from jobs.repositories.capacities import EVERY_BROKER, RESOURCES, Capacity
+from jobs.repositories.capacities import EVERY_BROKER, REPLICAS, Capacity
+from planner.load.resources import CPU, RESOURCES
+from schemas.text import pluralise
 
 COLUMNS: Final = ("broker", "resource", "capacity", "log_dir", "limit_share")
 
@@ -75,6 +77,7 @@ def read_capacity_file(path: Path) -> list[Capacity]:
 
 def _of_csv(path: Path, text: str) -> Iterator[tuple[str, Capacity]]:
     """Yield the capacities with their lines."""
+    refuse_open_quote(path, text)
     reader = csv.reader(io.StringIO(text))
     columns = [name.strip() for name in next(reader, [])]
     refuse_unknown_columns(str(path), columns, COLUMNS)
@@ -86,23 +89,28 @@ def _of_csv(path: Path, text: str) -> Iterator[tuple[str, Capacity]]:
         if not fields:
             continue
         if len(fields) != len(columns):
-            raise UsageError(f"{path} {place} has {len(fields)} fields, expected {len(columns)}: {', '.join(columns)}")
+            count, expected = pluralise(len(fields), "field"), f"{len(columns)}: {', '.join(columns)}"
+            raise UsageError(f"{path} {place} has {count}, expected {expected}")
         row = dict(zip(columns, map(str.strip, fields), strict=True))
         yield place, _capacity_of(f"{path} {place}", row)
 
 
 def _capacity_of(place: str, row: dict[str, str]) -> Capacity:
     resource, log_dir = row["resource"], row.get("log_dir") or None
-    if resource not in RESOURCES:
-        raise UsageError(f"{place}: resource is {resource!r}, expected one of {', '.join(RESOURCES)}")
+    if resource not in {*RESOURCES, REPLICAS}:
+        raise UsageError(f"{place}: resource is {resource!r}, expected one of {', '.join((*RESOURCES, REPLICAS))}")
     if log_dir is not None and resource != "disk":
         raise UsageError(f"{place}: {resource} has a log_dir, expected one of disk only")
     share = row.get("limit_share")
+    most = ALL_CORES_PERCENT if resource == CPU else math.inf
+    amount = _amount(place, "capacity", row["capacity"], most) if row["capacity"] else None
+    if resource == REPLICAS and amount is not None and not amount.is_integer():
+        raise UsageError(f"{place}: capacity is {row['capacity']!r}, expected a whole number of replicas")
     return Capacity(
         _broker(place, row["broker"]),
         log_dir,
         resource,
-        _amount(place, "capacity", row["capacity"]) if row["capacity"] else None,
+        amount,
         _amount(place, "limit_share", share, 1.0) if share else None,
     )
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.loads import HOUR
-from planner.load.intervals import MAX_INTERVAL_SECONDS
+from planner.load.interval_parts import MAX_INTERVAL_SECONDS
 from schemas.enums import IMPORTED
 
 MAX_INTERVAL: Final = timedelta(seconds=MAX_INTERVAL_SECONDS)
@@ -179,3 +179,9 @@ def _rows(hours: Sequence[datetime], samples: dict[datetime, float]) -> float:
     share = MAX_INTERVAL / HOUR
     around = samples.get(hours[0] - HOUR, 0.0) + samples.get(hours[-1] + HOUR, 0.0)
     return inside + share * around
+
+
+def hours_condition(hours: Sequence[datetime]) -> str:
+    """Return an SQL condition for hours, in as few ranges as possible."""
+    ranges = (f"(hour >= '{run[0].isoformat()}' AND hour < '{(run[-1] + HOUR).isoformat()}')" for run in runs(hours))
+    return " OR ".join(ranges)

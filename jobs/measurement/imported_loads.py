@@ -1,4 +1,4 @@
-"""Loads of a file in table `partition_load`: checked against the newest snapshot, then stored.
+"""Loads of a file in `partition_load` and `broker_load`: checked against the newest snapshot, then stored.
 
 A row of the file replaces the columns that the file has, of the same partition and hour; an empty value removes what
 was imported before. Columns, partitions and hours that the file lacks keep what an earlier import stored, so a repeated
@@ -11,15 +11,20 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import partition_numbers
 from jobs.core.errors import RefusedError
-from jobs.measurement.load_files import LOAD_COLUMNS, LoadFile, partition_keys, row_numbers
+from jobs.measurement.due_hours import hours_condition
+from jobs.measurement.load_files import LOAD_COLUMNS, LoadFile, row_numbers
+from jobs.repositories.loads import partitions_of, read_assignment, with_assignment
 from jobs.repositories.snapshots import table_as_of, with_age
 from jobs.runtime.console import Summary
+from planner.load.broker_sums import loads_of_brokers
 from schemas.enums import IMPORTED
-from schemas.rows import PartitionLoad, Snapshot
+from schemas.rows import BrokerLoad, PartitionLoad, Snapshot
 from schemas.text import MAX_PARTITIONS_NAMED, partition_name, pluralise
 
 
@@ -33,6 +38,7 @@ class ImportedLoads(Summary, frozen=True, kw_only=True):
     partitions: int
     hours: int
     """Hours with rows; loads of every hour count as none."""
+    rows_for_every_hour: int
     first_hour: datetime | None
     last_hour: datetime | None
     skipped: int
@@ -50,7 +56,8 @@ class ImportedLoads(Summary, frozen=True, kw_only=True):
         if self.first_hour is None:
             return "for every hour"
         hours = pluralise(self.hours, "hour")
-        return f"{hours} from {self.first_hour:%Y-%m-%d %H:00} to {self.last_hour:%Y-%m-%d %H:00} UTC"
+        others = f" and {pluralise(self.rows_for_every_hour, 'row')} for every hour" if self.rows_for_every_hour else ""
+        return f"{hours} from {self.first_hour:%Y-%m-%d %H:00} to {self.last_hour:%Y-%m-%d %H:00} UTC{others}"
 
 
 def known_loads(
@@ -62,8 +69,8 @@ def known_loads(
     """
     partitions = table_as_of(warehouse, snapshot, "partitions", columns=["topic", "partition"])
     topics = pc.unique(partitions["topic"].cast(pa.string()))
-    keys = partition_keys(file.rows, topics)
-    is_known = np.isin(keys, partition_keys(partitions, topics))
+    keys, known = (partition_numbers(rows, topics).to_numpy() for rows in (file.rows, partitions))
+    is_known = np.isin(keys, known)
     rows, others = file.rows.filter(pa.array(is_known)), file.rows.filter(pa.array(~is_known))
     unknown = _names_of(others.append_column("is_topic", pa.array(keys[~is_known] < 0)))
     if others.num_rows and not (skip_unknown and rows.num_rows):
@@ -76,6 +83,7 @@ def known_loads(
         topics=pc.count_distinct(rows["topic"]).as_py(),
         partitions=len(np.unique(keys[is_known])),
         hours=pc.count_distinct(rows["hour"]).as_py(),
+        rows_for_every_hour=rows["hour"].null_count,
         first_hour=hours["min"],
         last_hour=hours["max"],
         skipped=others.num_rows,
@@ -109,10 +117,11 @@ def _with_topic_ids(warehouse: Warehouse, snapshot: Snapshot, rows: pa.Table) ->
     return rows.append_column("topic_id", topics["topic_id"].cast(pa.string()).take(of_row))
 
 
-def store_loads(warehouse: Warehouse, rows: pa.Table, columns: Sequence[str]) -> None:
+def store_loads(warehouse: Warehouse, snapshot: Snapshot, rows: pa.Table, columns: Sequence[str]) -> None:
     """Store rows of `known_loads`; `columns` are those that the file has. Idempotent.
 
-    Loads of every hour and loads of hours are two commits. If the second one fails, a repeated import stores it.
+    Loads of every hour, loads of hours, and those of brokers are a commit each. If a later one fails, a repeated import
+    stores it.
     """
     warehouse.ensure_tables()
     imported = ("method", "=", IMPORTED)
@@ -129,6 +138,21 @@ def store_loads(warehouse: Warehouse, rows: pa.Table, columns: Sequence[str]) ->
             lambda stored, filled=filled: _merged(stored, filled, columns),  # type: ignore[misc]
             *limits,
         )
+    _store_broker_loads(warehouse, snapshot, pc.unique(rows["hour"]).drop_null().to_pylist())
+
+
+def _store_broker_loads(warehouse: Warehouse, snapshot: Snapshot, hours: Sequence[datetime]) -> None:
+    """Add up the loads of brokers in hours without a sampled load, by the replicas of a snapshot."""
+    assignment = read_assignment(warehouse, snapshot)
+    loads: list[BrokerLoad] = []
+    imported: list[datetime] = []
+    for hour in hours:
+        rows = partitions_of(warehouse, hour)
+        if pc.all(pc.equal(rows["method"], IMPORTED)).as_py():
+            imported.append(hour)
+            loads += [replace(load, hour=hour) for load in loads_of_brokers(with_assignment(rows, assignment))]
+    if imported:
+        warehouse.replace(BrokerLoad.TABLE, loads, hours_condition(sorted(imported)))
 
 
 def _filled(cluster: str, rows: pa.Table) -> pa.Table:

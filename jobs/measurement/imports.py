@@ -25,8 +25,9 @@ from jobs.measurement.prometheus_import import (
     prepared_import,
 )
 from jobs.measurement.prometheus_queries import PRESETS, read_query_file
-from jobs.repositories.capacities import EVERY_BROKER, Capacity, store_capacities
-from jobs.repositories.log_sizes import total_bytes
+from jobs.repositories.capacities import EVERY_BROKER, Capacity, broker_capacities, store_capacities
+from jobs.repositories.loads import newest_window
+from jobs.repositories.log_sizes import reported_log_dirs, total_bytes
 from jobs.repositories.snapshots import find_snapshot, rows_as_of, with_age
 from jobs.runtime.console import CommandResult, Result, log, warn
 from jobs.runtime.settings import Settings
@@ -90,14 +91,14 @@ def report_import(settings: Settings, sources: ImportSources, now: datetime | No
     _refuse_options(sources)
     warehouse = settings.warehouse
     snapshot = find_snapshot(warehouse)
-    loads = None if sources.file is None else _read_loads(settings, snapshot, sources.file, sources.skip_unknown)
+    loads = None if sources.file is None else _read_loads(settings, snapshot, sources.file, sources, moment)
     capacities = [] if sources.capacity is None else read_capacity_file(sources.capacity)
     metrics = None if sources.prometheus is None else _prepared(settings, snapshot, sources, moment)
     fields: Result = {}
     lines = []
     if loads is not None:
         rows, counts = loads
-        store_loads(warehouse, rows, counts.columns)
+        store_loads(warehouse, snapshot, rows, counts.columns)
         fields["file"] = counts.json
         lines.append(counts.line)
         lines += [f"skipped {pluralise(counts.skipped, 'row')}: {', '.join(counts.unknown)}"] * bool(counts.skipped)
@@ -146,12 +147,10 @@ def _refuse_options(sources: ImportSources) -> None:
 
 
 def _read_loads(
-    settings: Settings,
-    snapshot: Snapshot,
-    path: Path,
-    skip_unknown: bool,  # noqa: FBT001 - an option
+    settings: Settings, snapshot: Snapshot, path: Path, sources: ImportSources, now: datetime
 ) -> tuple[pa.Table, ImportedLoads]:
-    return known_loads(settings.warehouse, snapshot, read_load_file(path), skip_unknown=skip_unknown)
+    file = read_load_file(path, now)
+    return known_loads(settings.warehouse, snapshot, file, skip_unknown=sources.skip_unknown)
 
 
 def _prepared(settings: Settings, snapshot: Snapshot, sources: ImportSources, now: datetime) -> PrometheusImport:
@@ -186,7 +185,8 @@ def _store_capacities(
             f"{path} has capacities of brokers {join_ids(unknown)}, which the newest snapshot lacks "
             f"({with_age(snapshot)}): they are stored, and count once the brokers exist"
         )
-    for difference in _differences(capacities, total_bytes(warehouse)):
+    different = _differences(capacities, total_bytes(reported_log_dirs(warehouse)))
+    for difference in (*different, *broker_capacities(settings, known).notes):
         warn(f"{path}: {difference}")
     return ImportedCapacities(
         file=str(path), brokers=named, rows=len(capacities), changed=changed, unknown_brokers=unknown
@@ -223,4 +223,5 @@ def _warn_of_failures(imported: ImportedMetrics) -> None:
 def _steps(settings: Settings, sources: ImportSources) -> Iterator[Suggestion]:
     if sources.file is not None:
         yield suggestion(settings, "compute what plans use", "load", "profile")
-    yield suggestion(settings, "show the load of brokers", "show", "load", "--by", "broker")
+    if newest_window(settings.warehouse) is not None:
+        yield suggestion(settings, "show the load of brokers", "show", "load", "--by", "broker")

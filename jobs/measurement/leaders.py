@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import asdict
 
-from jobs.adapters.brokers.partition_offsets import NO_OFFSET, Partitions, partition_keys
+from jobs.adapters.brokers.partition_offsets import NO_OFFSET, Partitions, partition_keys, positions_in
 from jobs.adapters.brokers.topic_entries import Array
 from jobs.adapters.clusters.interface import Cluster, TopicReading
 from jobs.adapters.delta.table_schemas import schema_of
@@ -41,8 +41,8 @@ OTHER_TOPIC: Final = np.iinfo(np.int64).max
 class Leaders:
     """Partitions with their leaders, NO_LEADER if there is none, sorted by topic and partition."""
 
-    names: list[bytes]
-    """Topics by code."""
+    names: pa.Array
+    """Topics by code, as bytes, sorted."""
     topic_ids: pa.Array
     """Topic ids by code, null if unknown."""
     is_tiered: Array
@@ -50,8 +50,6 @@ class Leaders:
     partitions: Partitions
     leader: Array
     leader_epoch: Array
-    codes: dict[bytes, int]
-    """Codes of topics by name."""
     snapshot: Snapshot | None = None
     """The snapshot that has them."""
 
@@ -65,29 +63,19 @@ class Leaders:
         code_of[order] = np.arange(len(names))
         topic = code_of[encoded.indices.to_numpy()]
         number = partitions["partition"].to_numpy()
-        by_key = np.argsort(partition_keys(topic, number))
+        by_key = np.argsort(partition_keys(topic, number), kind="stable")  # quick where rows are in order
         sorted_names = names.take(pa.array(order))
         described = topics.take(pc.index_in(sorted_names, topics["topic"].cast(pa.string()).combine_chunks()))
         tiered = pc.equal(pc.map_lookup(described["config"].combine_chunks(), TIERED, "first"), "true")
-        encoded_names = [name.encode() for name in sorted_names.to_pylist()]
         return cls(
-            names=encoded_names,
+            names=sorted_names.cast(pa.binary()),
             topic_ids=described["topic_id"].combine_chunks(),
             is_tiered=pc.fill_null(tiered, False).to_numpy(zero_copy_only=False),  # noqa: FBT003 - Arrow's
             partitions=Partitions(topic[by_key], number[by_key]),
             leader=_filled(partitions["leader"], NO_LEADER)[by_key],
             leader_epoch=_filled(partitions["leader_epoch"], _ANY_EPOCH)[by_key],
-            codes={name: code for code, name in enumerate(encoded_names)},
             snapshot=snapshot,
         )
-
-    @cached_property
-    def keys(self) -> Array:
-        return self.partitions.keys
-
-    @property
-    def id_of_topic(self) -> dict[bytes, str | None]:
-        return dict(zip(self.names, self.topic_ids.to_pylist(), strict=True))
 
     @cached_property
     def partition_counts(self) -> Array:
@@ -95,6 +83,31 @@ class Leaders:
         counts = np.zeros(len(self.names) + 1, np.int64)
         np.maximum.at(counts, self.partitions.topic, self.partitions.partition.astype(np.int64) + 1)
         return counts
+
+    @cached_property
+    def _first_slots(self) -> Array:
+        """The slot of partition 0 of each topic by code, if each topic has as many as partitions."""
+        return np.cumsum(self.partition_counts) - self.partition_counts
+
+    @cached_property
+    def _row_of_slot(self) -> Array:
+        """The position of the partition of each slot, -1 if there is none; one slot more without a partition."""
+        rows = np.full(self.partition_counts.sum() + 1, -1)
+        rows[self._first_slots[self.partitions.topic] + self.partitions.partition] = np.arange(len(self.leader))
+        return rows
+
+    def codes_of(self, names: pa.Array) -> Array:
+        """Return the codes of topics, -1 for unknown ones."""
+        return positions_in(self.names, names)
+
+    def ids_of(self, names: pa.Array) -> pa.Array:
+        """Return the ids of topics, null for unknown ones."""
+        return self.topic_ids.take(pc.index_in(names, self.names))
+
+    def rows_of(self, topic: Array, partition: Array) -> Array:
+        """Return the positions of partitions, given by codes and numbers, -1 for unknown ones."""
+        is_known = partition < self.partition_counts[topic]
+        return self._row_of_slot[np.where(is_known, self._first_slots[topic] + partition, -1)]
 
     def led_by(self, broker_id: int) -> Array:
         """Return the positions of a broker's partitions."""
@@ -105,18 +118,6 @@ class Leaders:
         partitions = Partitions(self.partitions.topic[marked], self.partitions.partition[marked])
         leader, leader_epoch = self.leader[marked], self.leader_epoch[marked]
         return replace(self, partitions=partitions, leader=leader, leader_epoch=leader_epoch)
-
-
-def found(keys: Array, wanted: Array) -> Array:
-    """Return the positions of wanted keys among sorted keys, -1 for those that are not among them.
-
-    >>> found(np.array([2, 5, 7]), np.array([7, 3, 2])).tolist(), found(np.array([], int), np.array([3])).tolist()
-    ([2, -1, 0], [-1])
-    """
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    rows = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[rows] == wanted, rows, -1)
 
 
 def _filled(column: pa.ChunkedArray, value: int) -> Array:
@@ -151,12 +152,11 @@ def least_ends(warehouse: Warehouse, leaders: Leaders) -> Array:
         return ends
     columns = ["topic", "topic_id", "partition", "log_end"]
     rows = warehouse.read(SAMPLES, ("stored_at", ">=", newest), columns=columns)
-    topics = rows["topic"].cast(pa.string()).combine_chunks().dictionary_encode()
-    codes = np.array([leaders.codes.get(name.encode(), -1) for name in topics.dictionary.to_pylist()], np.int64)
-    sampled = Partitions(codes[topics.indices.to_numpy()], rows["partition"].to_numpy())
-    position = found(leaders.keys, sampled.keys)
-    known = np.flatnonzero((position >= 0) & (sampled.topic >= 0))
-    at = position[known]
+    topics = rows["topic"].cast(pa.binary()).combine_chunks().dictionary_encode()
+    codes = leaders.codes_of(topics.dictionary)
+    row = leaders.rows_of(codes[topics.indices.to_numpy()], rows["partition"].to_numpy())
+    known = np.flatnonzero(row >= 0)
+    at = row[known]
     ids = rows["topic_id"].cast(pa.string()).combine_chunks().take(pa.array(known))
     is_other = pc.not_equal(ids, leaders.topic_ids.cast(pa.string()).take(pa.array(leaders.partitions.topic[at])))
     ends[at] = np.where(

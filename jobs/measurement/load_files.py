@@ -21,9 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.core.arrow_rows import partition_numbers
 from jobs.core.errors import UsageError
-from jobs.core.text_decoding import decoded
-from schemas.text import partition_name
+from jobs.core.text_decoding import decoded, refuse_open_quote
+from schemas.text import partition_name, pluralise
 
 LOAD_COLUMNS: Final = ("bytes_in", "bytes_out", "size_bytes")
 """Columns of loads: bytes per second from producers, bytes per second to readers, and bytes of the log."""
@@ -63,10 +64,10 @@ class LoadFile:
         return [name for name in LOAD_COLUMNS if name in self.rows.column_names]
 
 
-def read_load_file(path: Path) -> LoadFile:
+def read_load_file(path: Path, now: datetime) -> LoadFile:
     """Read a file of loads, CSV (also compressed by gzip) or Parquet; raise UsageError for the first fault."""
     raw, line_of = _read(path)
-    file = _Checked(path, raw, line_of)
+    file = _Checked(path, raw, line_of, now)
     refuse_unknown_columns(str(path), raw.column_names, COLUMNS)
     loads = [name for name in LOAD_COLUMNS if name in raw.column_names]
     missing = [name for name in ("topic", "partition") if name not in raw.column_names]
@@ -134,6 +135,7 @@ def _read_csv(path: Path, text: str) -> tuple[pa.Table, Callable[[int], str]]:
 
     header = io.StringIO(text).readline()
     delimiter = max(_DELIMITERS, key=header.count)
+    refuse_open_quote(path, text, delimiter)
     names = next(csv.reader([header], delimiter=delimiter), [])
     if not any(names):
         raise UsageError(f"{path} has no header; expected a first line as {_EXAMPLE}, or part of it")
@@ -148,9 +150,9 @@ def _read_csv(path: Path, text: str) -> tuple[pa.Table, Callable[[int], str]]:
     except pa.ArrowInvalid as error:
         for number, row in _numbered_rows(text, delimiter):
             if len(row) != len(names):
-                raise UsageError(
-                    f"{path} line {number} has {len(row)} fields, expected {len(names)}: {', '.join(names)}"
-                ) from None
+                fields = pluralise(len(row), "field")
+                expected = f"{len(names)}: {', '.join(names)}"
+                raise UsageError(f"{path} line {number} has {fields}, expected {expected}") from None
         raise UsageError(f"cannot read {path} as CSV: {str(error).splitlines()[0]}") from None
 
     def line_of(row: int) -> str:
@@ -175,6 +177,7 @@ class _Checked:
     path: Path
     raw: pa.Table
     line_of: Callable[[int], str]
+    now: datetime
 
     def topics(self) -> pa.ChunkedArray:
         topics = self.raw["topic"]
@@ -190,11 +193,11 @@ class _Checked:
         return self._limited(name, values, limit, f"an integer from 0 to {limit}").cast(kind)
 
     def bytes(self, name: str) -> pa.ChunkedArray:
-        expected = "whole bytes, at least 0, or nothing"
+        expected = "whole bytes from 0 to an exbibyte, or nothing"
         return self._limited(name, self._numbers(name, expected), _MAX_BYTES, expected).cast(pa.int64())
 
     def rates(self, name: str) -> pa.ChunkedArray:
-        expected = "bytes per second, a finite number of at least 0, or nothing"
+        expected = "bytes per second from 0 to an exbibyte, or nothing"
         values = self._numbers(name, expected).cast(pa.float64(), safe=False)
         self._refuse(name, pc.invert(_is_within(values, float(_MAX_BYTES))), expected)
         return values
@@ -205,13 +208,15 @@ class _Checked:
         if pa.types.is_null(column.type):
             return column.cast(HOUR)
         if pa.types.is_timestamp(column.type):
-            times = column if column.type.tz else pc.assume_timezone(column, "UTC")
+            times = column.cast(pa.timestamp(column.type.unit, "UTC"))  # as floors follow the zone of a column
             hours = times.cast(HOUR, safe=False)
             is_between = pc.not_equal(pc.floor_temporal(times, unit="hour"), times)
         else:
             self._refuse_type("hour", _is_text(column.type), "a time")
             hours, is_between = self._parsed_hours(column.cast(pa.string()).combine_chunks())
         self._refuse("hour", is_between, "the start of an hour in UTC, as 2026-11-20T10:00Z, or nothing")
+        until = f"an hour that has begun by {self.now:%Y-%m-%d %H:%M} UTC"
+        self._refuse("hour", pc.greater(hours, pa.scalar(self.now, HOUR)), until)
         return hours
 
     def _parsed_hours(self, texts: pa.Array) -> tuple[pa.ChunkedArray, pa.Array]:
@@ -282,16 +287,9 @@ def _parsed_hour(text: str) -> datetime | None:
     return utc if utc == utc.replace(minute=0, second=0, microsecond=0) else None
 
 
-def partition_keys(rows: pa.Table, topics: pa.Array) -> npt.NDArray[np.int64]:
-    """Return a number for each topic and partition; negative for a topic that is not among `topics`."""
-    codes = pc.fill_null(pc.index_in(rows["topic"].cast(pa.string()), topics), -1).to_numpy()
-    keys: npt.NDArray[np.int64] = (codes.astype(np.int64) << 32) | rows["partition"].to_numpy()
-    return keys
-
-
 def row_numbers(rows: pa.Table) -> npt.NDArray[np.int64]:
     """Return a number for each topic, partition and hour, the same for rows of the same partition and hour."""
-    _, partitions = np.unique(partition_keys(rows, pc.unique(rows["topic"])), return_inverse=True)
+    _, partitions = np.unique(partition_numbers(rows, pc.unique(rows["topic"])).to_numpy(), return_inverse=True)
     _, hours = np.unique(pc.fill_null(rows["hour"].cast(pa.int64()), -1).to_numpy(), return_inverse=True)
     numbers: npt.NDArray[np.int64] = partitions * (int(hours.max(initial=0)) + 1) + hours
     return numbers

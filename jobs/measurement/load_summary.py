@@ -1,11 +1,11 @@
 """The load of brokers in the newest hour, and what a person must know of it, for status, metrics and pages."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
+from jobs.measurement.disks import read_disks
 from jobs.repositories.capacities import broker_capacities
+from jobs.repositories.drained_brokers import able_brokers, drained_brokers
 from jobs.repositories.loads import (
     DAY,
     HOUR,
@@ -26,28 +28,30 @@ from jobs.repositories.loads import (
     read_assignment,
     with_assignment,
 )
+from jobs.repositories.plan_loads import has_sizes, plan_loads
+from jobs.repositories.snapshots import live_brokers_as_of
 from jobs.runtime.settings import Settings
-from planner.load.disk_forecast import growth_of
+from planner.load.disk_forecast import Disk, FillingDisk, filling_disks, growth_of
 from planner.load.findings import (
     FULL_SOON_SECONDS,
-    LIMIT_SHARE,
     AboveLimit,
-    Capacities,
-    Capacity,
-    FillingDisk,
     HotPartition,
     Unevenness,
     above_limits,
-    filling_disks,
     hidden_by_counts,
     hottest_partitions,
     is_hot,
     least_hot_rates,
 )
-from schemas.rows import BrokerLoad, Row, Snapshot
+from planner.load.resources import LIMIT_SHARE, Capacities, Capacity
+from schemas.rows import BrokerLoad, PartitionLoad, Row, Snapshot
+from schemas.text import pluralise
 
 _GROWTH_HOURS: Final = (*(number * 6 * HOUR for number in range(4)), *(number * DAY for number in range(1, 8)))
 """Ages of the sizes that the growth of a disk is computed from, before the newest hour: few of the week's hours."""
+
+SUMMED: Final = ("bytes_in", "replication_in", "bytes_out", "replication_out", "across_racks", "size_bytes")
+"""Columns of BrokerLoad that are added up over brokers."""
 
 _MAX_FOLLOWERS: Final = 9
 """Followers of a partition at most, for the partitions that are read as they may be hot."""
@@ -67,6 +71,12 @@ class LoadTimes:
     def hour(self) -> datetime | None:
         return None if self.window is None else self.window.newest
 
+    @property
+    def are_imported(self) -> bool:
+        """Whether no sample is as new as the newest loads."""
+        of_every_hour = self.window is not None and self.hour is None
+        return of_every_hour or self.sampled_at is None or (self.hour is not None and self.sampled_at < self.hour)
+
     def age(self, now: datetime) -> float | None:
         """Return the seconds since the end of the newest hour, None for loads of every hour."""
         return None if self.hour is None else max((now - self.hour - HOUR).total_seconds(), 0.0)
@@ -85,10 +95,40 @@ class LoadSummary:
     capacities: Capacities
     growth: Mapping[int, float]
     """Bytes per second by which the logs of each broker grow; without brokers of unknown growth."""
+    disks: list[Disk]
+    notes: list[str]
+    """Statements about capacities that do not count."""
+    sharing: frozenset[int]
+    """The brokers that share the load; see `able_brokers`."""
+    without_load: int = 0
+    """Partitions of the snapshot without a load in the newest hour."""
+
+    @property
+    def shared(self) -> list[BrokerLoad]:
+        """The loads that are compared with their mean."""
+        return [load for load in self.loads if load.broker_id in self.sharing]
 
     @property
     def by_broker(self) -> dict[int, BrokerLoad]:
         return {load.broker_id: load for load in self.loads}
+
+    @property
+    def filling_by_broker(self) -> dict[int, list[Row]]:
+        """The disks of each broker that grow, as in the JSON, the one that is full first.
+
+        `full_at` is None for loads of every hour, of which only disks that are full are known.
+        """
+        found = defaultdict[int, list[Row]](list)
+        for disk in filling_disks(self.disks):
+            row = _in_json(disk, self.window.newest)
+            found[row.pop("broker_id")].append(row)
+        return found
+
+
+def _in_json(disk: FillingDisk, hour: datetime | None) -> Row:
+    row: Row = msgspec.to_builtins(disk)
+    seconds = timedelta(seconds=row.pop("seconds"))
+    return row | {"full_at": None if hour is None else (hour + HOUR + seconds).replace(microsecond=0)}
 
 
 def read_load_times(warehouse: Warehouse, until: datetime | None = None) -> LoadTimes:
@@ -97,14 +137,49 @@ def read_load_times(warehouse: Warehouse, until: datetime | None = None) -> Load
 
 
 def read_load_summary(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadSummary:
-    """Read the loads of a window."""
+    """Read the loads of a window; a broker that is not live uses no capacity."""
     loads = broker_loads(settings.warehouse, window, snapshot)
+    live = sharing = {load.broker_id for load in loads}
+    if snapshot is not None:
+        registered = live_brokers_as_of(settings.warehouse, snapshot)
+        live = {row.broker_id for row in registered}
+        loads, sharing = _with_idle(loads, live), able_brokers(registered, drained_brokers(settings.warehouse))
+    capacities = broker_capacities(settings, live)
+    growth = broker_growth(settings.warehouse, window)
     return LoadSummary(
         window=window,
         loads=loads,
-        capacities=read_capacities(settings, {load.broker_id for load in loads}),
-        growth=broker_growth(settings.warehouse, window),
+        capacities=summed_capacities(capacities.rows),
+        notes=capacities.notes,
+        growth=growth,
+        disks=read_disks(
+            settings.warehouse, window, [load for load in loads if load.broker_id in live], capacities.rows, growth
+        ),
+        sharing=frozenset(sharing),
+        without_load=_without_load(settings.warehouse, window, snapshot),
     )
+
+
+def _with_idle(loads: Sequence[BrokerLoad], live: Collection[int]) -> list[BrokerLoad]:
+    """Add live brokers without a row, which have nothing of what is known of others."""
+    known = {name for load in loads for name in SUMMED if getattr(load, name) is not None}
+    nothing: dict[str, Any] = dict.fromkeys(known, 0)
+    idle = {*live}.difference(load.broker_id for load in loads) if loads else ()
+    added = [BrokerLoad(broker_id=broker, leaders=0, replicas=0, **nothing) for broker in idle]
+    return sorted([*loads, *added], key=lambda load: load.broker_id)
+
+
+def _without_load(warehouse: Warehouse, window: LoadWindow, snapshot: Snapshot | None) -> int:
+    """Count the partitions of a snapshot without a row in the newest hour of a window."""
+    if snapshot is None or not snapshot.partitions:
+        return 0
+    newest = LoadWindow(window.hours[-1:])
+    return partitions_without_load(snapshot, warehouse.count_where(PartitionLoad.TABLE, *newest.filters))
+
+
+def partitions_without_load(snapshot: Snapshot | None, known: int) -> int:
+    """Return how many partitions of a snapshot have no load if `known` partitions have one."""
+    return 0 if snapshot is None else max(0, (snapshot.partitions or 0) - known)
 
 
 def read_leaders_partitions(warehouse: Warehouse, window: LoadWindow, snapshot: Snapshot | None) -> pa.Table:
@@ -140,18 +215,27 @@ class LoadFindings:
     full_soon: list[FillingDisk] = field(default_factory=list)
     hot_partitions: list[HotPartition] = field(default_factory=list)
     hidden_by_counts: Unevenness | None = None
+    without_load: int = 0
+    has_sizes: bool = True
+    """Whether a plan by load knows what it copies; only read if one may be advised."""
+
+    @property
+    def needs_plan(self) -> bool:
+        """Whether a plan by load may help."""
+        return bool(self.above_limits or self.full_soon or self.hidden_by_counts)
 
     @property
     def json(self) -> Row:
         found: Row = msgspec.to_builtins(
             {
                 "above_limits": self.above_limits,
-                "full_soon": self.full_soon,
                 "hot_partitions": self.hot_partitions,
                 "hidden_by_counts": self.hidden_by_counts,
+                "without_load": self.without_load,
             }
         )
-        return {"hour": self.times.hour, "sampled_at": self.times.sampled_at, **found}
+        full_soon = [_in_json(disk, self.times.hour) for disk in self.full_soon]
+        return {"hour": self.times.hour, "sampled_at": self.times.sampled_at, "full_soon": full_soon, **found}
 
 
 def read_load_findings(settings: Settings, snapshot: Snapshot | None, now: datetime) -> LoadFindings:
@@ -160,28 +244,44 @@ def read_load_findings(settings: Settings, snapshot: Snapshot | None, now: datet
     if times.window is None or not times.is_recent(now):
         return LoadFindings(times=times)
     summary = read_load_summary(settings, times.window, snapshot)
-    return findings_of(times, summary, read_hot_partitions(settings.warehouse, summary, snapshot))
+    found = findings_of(times, summary, read_hot_partitions(settings.warehouse, summary, snapshot))
+    is_known = not found.needs_plan or has_sizes(settings.warehouse, plan_loads(settings.warehouse))
+    return replace(found, has_sizes=is_known)
 
 
 def findings_of(times: LoadTimes, summary: LoadSummary, hottest: list[HotPartition]) -> LoadFindings:
     """Return what a person must know of a load; `hottest` are the hottest partitions of brokers, or only hot ones."""
-    filling = filling_disks(summary.loads, summary.capacities, summary.growth)
     return LoadFindings(
         times=times,
         above_limits=above_limits(summary.loads, summary.capacities),
-        full_soon=[disk for disk in filling if disk.seconds <= FULL_SOON_SECONDS],
+        full_soon=[disk for disk in filling_disks(summary.disks) if disk.seconds <= FULL_SOON_SECONDS],
         hot_partitions=[
             partition for partition in hottest if is_hot(partition, summary.by_broker[partition.broker_id])
         ],
-        hidden_by_counts=hidden_by_counts(summary.loads),
+        hidden_by_counts=hidden_by_counts(summary.shared, summary.capacities),
+        without_load=summary.without_load,
     )
 
 
+def without_load_text(partitions: int) -> str:
+    """Say that partitions have no load.
+
+    >>> without_load_text(2)
+    '2 partitions have no load and count as none'
+    """
+    return pluralise(partitions, "partition", "has no load and counts as none", "have no load and count as none")
+
+
 def read_capacities(settings: Settings, brokers: Collection[int]) -> Capacities:
-    """Return the known capacities by broker and resource; that of a broker's log dirs is their sum."""
+    """Return the known capacities by broker and resource."""
+    return summed_capacities(broker_capacities(settings, brokers).rows)
+
+
+def summed_capacities(capacities: pa.Table) -> Capacities:
+    """Return rows of `broker_capacities` by broker and resource; the capacity of a broker's log dirs is their sum."""
     found = defaultdict[int, dict[str, Capacity]](dict)
     columns = ("broker_id", "resource", "capacity", "limit_share")
-    for broker, resource, amount, limit_share in values_of(broker_capacities(settings, brokers), *columns):
+    for broker, resource, amount, limit_share in values_of(capacities, *columns):
         share = LIMIT_SHARE if limit_share is None else limit_share
         before = found[broker].get(resource, Capacity(0.0, share))
         found[broker][resource] = Capacity(before.amount + amount, min(before.limit_share, share))

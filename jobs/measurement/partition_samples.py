@@ -5,14 +5,16 @@ rows. Partitions that are not where the newest snapshot has them are looked up i
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, KafkaError
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error, error_name
@@ -29,10 +31,10 @@ from jobs.adapters.brokers.partition_offsets import (
     Partitions,
     list_offsets,
 )
-from jobs.adapters.brokers.topic_entries import Array
+from jobs.adapters.brokers.topic_entries import Array, as_native
 from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.measurement.leaders import Leaders, current_leaders, found
+from jobs.measurement.leaders import Leaders, current_leaders
 from schemas.enums import NO_LEADER
 from schemas.rows import Broker
 
@@ -102,7 +104,7 @@ def ask_leaders(
             with _noted(LOG_DIRS, refusals, BrokerResponseError, PermissionError):
                 log_dirs = describe_log_dirs(ask)
         log_dirs_at = datetime.now(UTC)
-        starts, ends = list_offsets(ask, leaders.names, leaders.codes, led, (EARLIEST, LATEST))
+        starts, ends = list_offsets(ask, leaders.names, led, (EARLIEST, LATEST))
         if not again:
             with _noted(GROUPS, refusals, KafkaError, OSError):
                 groups = read_groups(ask)
@@ -130,7 +132,7 @@ def _local_starts(ask: Ask, leaders: Leaders, led: Partitions) -> Array:
     if len(tiered):
         some = Partitions(led.topic[tiered], led.partition[tiered])
         with suppress(IncompatibleBrokerVersion):  # before Kafka 3.4, which has no tiered storage
-            (answer,) = list_offsets(ask, leaders.names, leaders.codes, some, (EARLIEST_LOCAL,))
+            (answer,) = list_offsets(ask, leaders.names, some, (EARLIEST_LOCAL,))
             found[tiered] = answer.offset
     return found
 
@@ -166,21 +168,21 @@ class PartitionSamples:
         self.log_start[rows] = np.where(is_known, answer.starts.offset, NO_OFFSET)
         self.local_start[rows] = answer.local_starts
 
-    def add_sizes(self, broker_id: int, log_dirs: Sequence[ReportedLogDir]) -> None:
-        """Add the sizes of a broker's logs that it leads; note topics with logs of other partitions."""
-        led = self.leaders.led_by(broker_id)
-        for topics in (row.topics for row in log_dirs):
-            entries, topic = topics.entries, topics.topic_of_entry
-            codes = np.array([self.leaders.codes.get(name, -1) for name in topics.names], np.int64)
-            partition = entries["partition_index"]
-            is_other = partition >= self.leaders.partition_counts[codes[topic]]
-            self.others |= {topics.names[number] for number in np.unique(topic[is_other]).tolist()}
-            current = np.flatnonzero(entries["is_future_key"] == 0)
-            wanted = Partitions(codes[topic[current]], partition[current])
-            rows = found(self.leaders.keys[led], wanted.keys)
-            self.size[led[rows[rows >= 0]]] = entries["partition_size"][current[rows >= 0]]
+    def add_sizes(self, log_dirs: Iterable[tuple[int, ReportedLogDir]]) -> None:
+        """Add the sizes of logs on brokers that lead them; note topics with logs of other partitions."""
+        reported = [(broker_id, row.topics) for broker_id, row in log_dirs]
+        names = pa.concat_arrays([pa.array([], pa.binary()), *(topics.names for _, topics in reported)])
+        ends = np.cumsum([len(topics.names) for _, topics in reported])
+        of_topics = np.split(self.leaders.codes_of(names), ends[:-1])
+        for (broker_id, topics), codes in zip(reported, of_topics, strict=False):
+            entries, place = topics.entries, topics.topic_of_entry
+            rows = self.leaders.rows_of(codes[place], as_native(entries["partition_index"]))
+            self.others |= {*topics.names.take(pa.array(np.unique(place[rows < 0]))).to_pylist()}
+            known = np.flatnonzero((rows >= 0) & (entries["is_future_key"] == 0))
+            led = known[self.leaders.leader[rows[known]] == broker_id]
+            self.size[rows[led]] = entries["partition_size"][led]
 
-    def is_of(self, codes: Sequence[int]) -> Array:
+    def is_of(self, codes: Array) -> Array:
         """Mark the partitions of topics with these codes."""
         of_code = np.zeros(len(self.leaders.names), bool)
         of_code[codes] = True
@@ -200,17 +202,16 @@ class PartitionSamples:
         is_recreated = self.is_sampled & went_back
         is_moved = np.isin(self.error, [*MOVED])
         marked = (is_moved | is_recreated, self.error == NOT_ANSWERED)
-        codes = [np.unique(self.leaders.partitions.topic[marks]).tolist() for marks in marked]
-        return [*dict.fromkeys([*sorted(self.others), *(self.leaders.names[code] for some in codes for code in some)])]
+        topics = chain.from_iterable(self._topics_of(marks) for marks in marked)
+        return [*dict.fromkeys([*sorted(self.others), *topics])]
 
     def table(self, is_kept: Array) -> pa.Table:
         """Return rows of SAMPLE_COLUMNS of the partitions that are kept."""
         kept = np.flatnonzero(is_kept & self.is_sampled)
         topic = pa.array(self.leaders.partitions.topic[kept])
-        names = pa.array(self.leaders.names, pa.binary()).cast(pa.string())
         columns = {
             "sampled_at": (self.answered_at[kept] * 1e6).astype("datetime64[us]"),
-            "topic": names.take(topic),
+            "topic": self.leaders.names.cast(pa.string()).take(topic),
             "topic_id": self.leaders.topic_ids.take(topic),
             "partition": self.leaders.partitions.partition[kept],
             "leader": self.leaders.leader[kept],
@@ -225,8 +226,13 @@ class PartitionSamples:
 
     def topics(self, is_kept: Array) -> set[bytes]:
         """Return the topics of the rows of `table`."""
-        codes = np.unique(self.leaders.partitions.topic[is_kept & self.is_sampled])
-        return {self.leaders.names[code] for code in codes.tolist()}
+        return set(self._topics_of(is_kept & self.is_sampled))
+
+    def _topics_of(self, marked: Array) -> list[bytes]:
+        """Return the topics of the marked partitions."""
+        is_marked = np.zeros(len(self.leaders.names), bool)
+        is_marked[self.leaders.partitions.topic[marked]] = True
+        return self.leaders.names.filter(pa.array(is_marked)).to_pylist()  # type: ignore[no-any-return] # pyarrow is untyped
 
     def missing(self, is_counted: Array) -> Counter[str]:
         """Count partitions without a sample by reason."""
@@ -246,17 +252,34 @@ def _nullable(numbers: Array) -> pa.Array:
 class SampledCluster(NamedTuple):
     """What brokers answered, once all partitions were found that can be."""
 
-    rows: pa.Table
-    """Rows of SAMPLE_COLUMNS."""
-    topics: int
-    """Topics with a row."""
+    samples: Sequence[tuple[PartitionSamples, Array]]
+    """Samples, and marks of those that are kept."""
     missing: Counter[str]
     """Partitions without a row by reason."""
-    topic_ids: Mapping[bytes, str | None]
+    leaders: Sequence[Leaders]
+    """The leaders that were asked, the latest first."""
     answers: Mapping[int, BrokerAnswer]
     """The first answer of each broker."""
     silent: Mapping[int, str]
     """Reasons of brokers that did not respond."""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions with a row."""
+        return sum(int((is_kept & samples.is_sampled).sum()) for samples, is_kept in self.samples)
+
+    @property
+    def topics(self) -> int:
+        """The number of topics with a row."""
+        return len(set[bytes]().union(*(samples.topics(is_kept) for samples, is_kept in self.samples)))
+
+    def table(self) -> pa.Table:
+        """Return rows of SAMPLE_COLUMNS."""
+        return pa.concat_tables(samples.table(is_kept) for samples, is_kept in self.samples)
+
+    def ids_of(self, names: pa.Array) -> pa.Array:
+        """Return the ids of topics, null for unknown ones."""
+        return pc.coalesce(*(leaders.ids_of(names) for leaders in self.leaders))
 
 
 def sample_partitions(
@@ -266,34 +289,33 @@ def sample_partitions(
     leaders: Leaders,
     on_response: Callable[[BrokerAnswer], None],
     *,
-    ends: Array,
+    ends: Callable[[], Array],
 ) -> SampledCluster:
     """Sample all partitions; those that have moved since `leaders` were read are asked for once more.
 
-    `ends` are those of `least_ends`, by which topics that were created again are found.
+    `ends` returns those of `least_ends`, by which topics that were created again are found.
     """
     answers, silent = ask_leaders(brokers, config, leaders, on_response)
     first = PartitionSamples(leaders)
-    for broker_id, answer in answers.items():
+    for answer in answers.values():
         first.add_offsets(answer)
-        first.add_sizes(broker_id, answer.log_dirs)
-    looked_up = first.to_look_up(ends)[:MAX_LOOKED_UP]
+    first.add_sizes((broker_id, row) for broker_id, answer in answers.items() for row in answer.log_dirs)
+    looked_up = first.to_look_up(ends())[:MAX_LOOKED_UP]
     again = current_leaders(cluster, looked_up)
     is_kept, is_needed = _kept_and_needed(first, again)
     second = PartitionSamples(again.among(is_needed))
     if is_needed.any():
         responding = [row for row in brokers if row.broker_id in answers and len(second.leaders.led_by(row.broker_id))]
         later, _ = ask_leaders(responding, config, second.leaders, lambda _: None, again=True)
-        for broker_id, answer in later.items():
+        for answer in later.values():
             second.add_offsets(answer)
-            second.add_sizes(broker_id, answers[broker_id].log_dirs)
-    asked_again = [leaders.codes[name] for name in looked_up if name in leaders.codes]
+        second.add_sizes((broker_id, row) for broker_id in later for row in answers[broker_id].log_dirs)
+    asked_again = leaders.codes_of(pa.array(looked_up, pa.binary()))
     every = np.ones(len(second.error), bool)
     return SampledCluster(
-        rows=pa.concat_tables([first.table(is_kept), second.table(every)]),
-        topics=len(first.topics(is_kept) | second.topics(every)),
-        missing=first.missing(~first.is_of(asked_again)) + second.missing(every),
-        topic_ids=leaders.id_of_topic | again.id_of_topic,
+        samples=((first, is_kept), (second, every)),
+        missing=first.missing(~first.is_of(asked_again[asked_again >= 0])) + second.missing(every),
+        leaders=(again, leaders),
         answers=answers,
         silent=silent,
     )
@@ -305,13 +327,12 @@ def _kept_and_needed(first: PartitionSamples, again: Leaders) -> tuple[Array, Ar
     The samples of a topic that was deleted and created again are dropped, because they may be of either topic.
     """
     before = first.leaders
-    ids, ids_again = before.topic_ids.to_pylist(), again.topic_ids.to_pylist()
-    codes = [before.codes.get(name) for name in again.names]
-    recreated = [
-        code for code, topic_id in zip(codes, ids_again, strict=True) if code is not None and ids[code] != topic_id
-    ]
-    is_kept = ~first.is_of(recreated)
-    codes_before = np.array([-1 if code is None else code for code in codes], np.int64)
-    rows = found(before.keys, Partitions(codes_before[again.partitions.topic], again.partitions.partition).keys)
+    codes = before.codes_of(again.names)
+    known = np.flatnonzero(codes >= 0)
+    ids = before.topic_ids.take(pa.array(codes[known])).to_pylist()
+    ids_again = again.topic_ids.take(pa.array(known)).to_pylist()
+    is_recreated = np.array([old != new for old, new in zip(ids, ids_again, strict=True)], bool)
+    is_kept = ~first.is_of(codes[known][is_recreated])
+    rows = before.rows_of(codes[again.partitions.topic], again.partitions.partition)
     is_sampled = np.append(is_kept & first.is_sampled, False)
     return is_kept, ~is_sampled[rows]

@@ -3,7 +3,7 @@
 A profile has versions, which plans name. The same hours give no new version.
 """
 
-import logging
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -14,20 +14,29 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.spark.session import start_session
 from jobs.core.errors import UnreadableError
 from jobs.repositories.loads import HOUR, hourly_loads, recorded_hours
-from jobs.repositories.plan_loads import find_profile
-from jobs.runtime.console import CommandResult, Summary, log
+from jobs.repositories.plan_loads import DEFAULT_PROFILE, LoadRows, find_profile, has_sizes
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import last_snapshot
+from jobs.runtime.console import CommandResult, Summary, warn
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
-from planner.load.profiles import peak_windows, profiled_loads
+from planner.load.cpu_model import CpuModel, fitted_model, model_text
+from planner.load.profiles import cpu_sums, measured_brokers, peak_windows, profiled_loads, with_cpu
 from schemas.enums import EVERY_HOUR
-from schemas.rows import PartitionLoad, ProfiledLoad
+from schemas.rows import BrokerLoad, BrokerMetric, PartitionLoad, ProfiledLoad
 from schemas.text import pluralise
 
 WEEK: Final = timedelta(weeks=1)
 
 DIGITS: Final = 3
 """Decimals of rates that distinguish two versions."""
+
+ALL_BROKERS: Final = -1
+"""Stands for the broker of imported hours."""
+
+CPU_DIGITS: Final = 6
+"""Decimals of percents of all cores that distinguish two versions."""
 
 
 class StoredProfile(Summary, frozen=True, kw_only=True):
@@ -39,8 +48,8 @@ class StoredProfile(Summary, frozen=True, kw_only=True):
     windows: list[str]
     hours: int
     rows: int
-    cpu: None = None
-    """CPU is not modelled."""
+    cpu: CpuModel | None
+    """None if CPU of brokers is not known."""
 
 
 def store_profile(settings: Settings, name: str, weeks: int, now: datetime) -> StoredProfile:
@@ -55,12 +64,14 @@ def store_profile(settings: Settings, name: str, weeks: int, now: datetime) -> S
             f"no loads of cluster {warehouse.cluster!r} in {warehouse.uri}",
             advice="`surveyor load rollup` computes them from samples, `surveyor load import` reads them from a file",
         )
-    windows = peak_windows(hourly_loads(warehouse, [*hours])) if hours else [EVERY_HOUR]
+    brokers = hourly_loads(warehouse, [*hours]) or [_all_brokers(hour, traffic) for hour, traffic in hours.items()]
+    windows = peak_windows(brokers) if hours else [EVERY_HOUR]
     with progress("starting the engine"):
         session = start_session("surveyor load profile", place=settings.place)
     tables = SparkWarehouse(session, warehouse)
     with progress("computing the profile"):
-        loads = _loads(tables, [*hours], windows).localCheckpoint()
+        cpu = _cpu_model(tables, hours, weeks)
+        loads = _loads(tables, [*hours], windows).transform(with_cpu, _partitions(tables), cpu).localCheckpoint()
         last = find_profile(warehouse, name)
         version = 0 if last is None else last.version
         is_new = last is None or _digest(loads) != _digest(_version(tables, name, version))
@@ -71,7 +82,45 @@ def store_profile(settings: Settings, name: str, weeks: int, now: datetime) -> S
                 profile=name, version=version, created_at=now, weeks=weeks, window="", topic="", partition=0
             )
             _store(tables, loads, identity)
-    return StoredProfile(profile=name, version=version, is_new=is_new, windows=windows, hours=len(hours), rows=count)
+    return StoredProfile(
+        profile=name, version=version, is_new=is_new, windows=windows, hours=len(hours), rows=count, cpu=cpu
+    )
+
+
+def _all_brokers(hour: datetime, traffic: float) -> BrokerLoad:
+    """Return the load of all brokers as that of one, in an hour of which the loads of brokers are not stored."""
+    return BrokerLoad(
+        hour=hour,
+        broker_id=ALL_BROKERS,
+        leaders=0,
+        replicas=0,
+        bytes_in=traffic,
+        replication_in=0.0,
+        bytes_out=0.0,
+        replication_out=0.0,
+    )
+
+
+def _cpu_model(tables: SparkWarehouse, hours: Collection[datetime], weeks: int) -> CpuModel | None:
+    """Fit CPU to the hours of brokers of the same weeks, also those before the first sample."""
+    newest = max(hours, default=None)
+
+    def within(table: str, column: str) -> DataFrame:
+        if newest is None:
+            return tables.read(table)
+        since, until = newest - weeks * WEEK, newest + HOUR
+        rows = tables.read(table, None, (column, ">=", since), (column, "<", until))
+        return rows.where((F.col(column) >= since) & (F.col(column) < until))
+
+    measured = measured_brokers(within(BrokerLoad.TABLE, "hour"), within(BrokerMetric.TABLE, "sampled_at"))
+    [sums] = measured.transform(cpu_sums).toArrow().to_pylist()
+    return fitted_model(sums)
+
+
+def _partitions(tables: SparkWarehouse) -> DataFrame:
+    """Return the partitions of the newest snapshot, none without a snapshot."""
+    snapshot = last_snapshot(tables.warehouse)
+    return tables.frame("partitions", []) if snapshot is None else SnapshotTables(tables, snapshot)["partitions"]
 
 
 def _loads(tables: SparkWarehouse, hours: list[datetime], windows: list[str]) -> DataFrame:
@@ -90,7 +139,8 @@ def _version(tables: SparkWarehouse, name: str, version: int) -> DataFrame:
 
 def _digest(loads: DataFrame) -> tuple[object, ...]:
     """Return a digest of the loads, whatever their order."""
-    rates = [F.round(F.coalesce(name, F.lit(-1.0)), DIGITS) for name in ("bytes_in", "bytes_out", "growth")]
+    rates = [F.round(F.coalesce(name, F.lit(-1.0)), DIGITS) for name in ("bytes_in", "bytes_out", "growth", "cpu_r2")]
+    rates += [F.round(F.coalesce(name, F.lit(-1.0)), CPU_DIGITS) for name in ("cpu_leader", "cpu_follower")]
     size = F.coalesce("size_bytes", F.lit(-1))
     key = F.xxhash64("topic", "partition", "window", size, *rates)
     (row,) = loads.select(key.alias("key")).agg(F.count("key"), F.sum(F.pmod("key", F.lit(1_000_003)))).collect()
@@ -99,7 +149,6 @@ def _digest(loads: DataFrame) -> tuple[object, ...]:
 
 def _store(tables: SparkWarehouse, loads: DataFrame, identity: ProfiledLoad) -> None:
     """Replace the rows of a version, so that a repeated write has no effect."""
-    none = F.lit(None).cast("double")
     rows = loads.withColumns(
         {
             "cluster": F.lit(tables.warehouse.cluster),
@@ -107,8 +156,6 @@ def _store(tables: SparkWarehouse, loads: DataFrame, identity: ProfiledLoad) -> 
             "version": F.lit(identity.version).cast("bigint"),
             "created_at": F.lit(identity.created_at),
             "weeks": F.lit(identity.weeks).cast("int"),
-            "cpu_leader": none,
-            "cpu_follower": none,
         }
     )
     quoted = identity.profile.replace("'", "''")
@@ -120,14 +167,16 @@ def report_profile(settings: Settings, name: str, weeks: int) -> CommandResult:
     """Compute and store a profile, and return a summary."""
     stored = store_profile(settings, name, weeks, datetime.now(UTC))
     if 0 < stored.hours < WEEK // HOUR:
-        log(
-            f"surveyor: only {pluralise(stored.hours, 'hour')} of loads: other hours of the week may be higher",
-            logging.WARNING,
-        )
+        warn(f"only {pluralise(stored.hours, 'hour')} of loads: other hours of the week may be higher")
     state = "new" if stored.is_new else "unchanged"
+    zone = " UTC" if stored.hours else ""
     line = (
         f"profile {name} of {settings.cluster}: version {stored.version}, {state}; "
-        f"windows {', '.join(stored.windows)}, {pluralise(stored.rows, 'row')}; CPU is not modelled"
+        f"windows {', '.join(stored.windows)}{zone}, {pluralise(stored.rows, 'row')}; CPU is {model_text(stored.cpu)}"
     )
-    steps = [suggestion(settings, "balance the loads", "plan", "reassign", "--rebalance", "--by-load")]
+    if has_sizes(settings.warehouse, LoadRows(profile=name, version=stored.version)):
+        profile = () if name == DEFAULT_PROFILE else ("--profile", name)
+        steps = [suggestion(settings, "balance the loads", "plan", "reassign", "--rebalance", "--by-load", *profile)]
+    else:
+        steps = [suggestion(settings, "record the sizes of logs, which plans by load need", "sizes")]
     return CommandResult(stored.json, line, steps=steps)

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from jobs.core.errors import UsageError
 from jobs.core.text_decoding import read_text_file
-from jobs.repositories.capacities import RESOURCES
+from planner.load.resources import RESOURCES
 
 METRICS: Final = (
     *("cpu", "bytes_in", "bytes_out", "replication_in", "replication_out"),

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.pending_rows import PendingRows
@@ -22,9 +22,9 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import default_parallelism, start_session
 from jobs.core.errors import UnreadableError
 from jobs.core.units import Part, parse_since
-from jobs.measurement.due_hours import LOADS, SAMPLES, Portion, due_hours, portions, runs, sampled
+from jobs.measurement.due_hours import LOADS, SAMPLES, Portion, due_hours, hours_condition, portions, sampled
 from jobs.repositories.brokers_last_seen import racks_as_of
-from jobs.repositories.loads import HOUR
+from jobs.repositories.loads import newest_window
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.console import CommandResult, Summary
@@ -32,10 +32,8 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from planner.load.broker_loads import BROKER_SUMS, add_up, broker_load, cpu_of_brokers, replica_loads
-from planner.load.group_hours import group_hours
-from planner.load.hourly_loads import group_load, partition_load
-from planner.load.intervals import HOUR_MICROSECONDS
-from planner.load.partition_hours import partition_hours, sampled_topics, topic_key, with_bytes
+from planner.load.hourly_loads import group_load, hourly_loads, partition_load, sampled_names, topic_key
+from planner.load.interval_parts import HOUR_MICROSECONDS
 from schemas.broker_config_names import REPLICA_SELECTOR
 from schemas.enums import IMPORTED
 from schemas.rows import BrokerConfig, Snapshot
@@ -46,9 +44,12 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 MAX_CORE_ROWS: Final = 4_000_000
-"""Samples that a portion has for each core; on the embedded engine they take some 250 bytes each."""
+"""Samples that a portion has for each core; on the embedded engine they take up to a kilobyte each, groups included."""
 
 TASKS_PER_CORE: Final = 16
+
+POSITIONS: Final = "group_offsets"
+"""The table of the samples of groups."""
 
 GROUPS: Final = "group_load"
 BROKER_LOADS: Final = "broker_load"
@@ -86,19 +87,13 @@ class Rollup:
 
     def compute(self, portion: Portion) -> None:
         """Compute the rows of a portion."""
-        samples = self._samples(SAMPLES, portion)
-        topics = sampled_topics(samples, self.tables["topics"]).localCheckpoint()
-        hours = (
-            partition_hours(samples, topics, self.tasks).where(_is_of(portion)).localCheckpoint().transform(with_bytes)
-        )
-        reads = (
-            group_hours(self._samples("group_offsets", portion), hours, self.tasks)
-            .where(_is_of(portion))
-            .localCheckpoint()
-        )
-        loads = partition_load(hours, reads, _micros(self.stored_until)).localCheckpoint()
+        samples, positions = (self._samples(table, portion) for table in (SAMPLES, POSITIONS))
+        names = sampled_names(samples, positions, self.tables["topics"])
+        rows = hourly_loads(samples, positions, names, _numbered(portion.hours), self.tasks).localCheckpoint()
+        cluster = self.warehouse.warehouse.cluster
+        loads = partition_load(rows, cluster, _micros(self.stored_until))
         self.loads.add(loads)
-        self.groups.add(group_load(reads, topics))
+        self.groups.add(group_load(rows, cluster))
         sums = replica_loads(
             loads, self.tables["partitions"], self._brokers(), ["hour"], are_nearest_read=self.are_nearest_read
         )
@@ -118,7 +113,7 @@ class Rollup:
 
     def store(self, hours: Sequence[datetime]) -> None:
         """Write all tables; a crash in between leaves older rows in the last one, and the hours are due again."""
-        of_hours = _condition(hours)
+        of_hours = hours_condition(hours)
         self.groups.replace(of_hours)
         sums = pa.concat_tables(self.broker_sums)
         metrics = self.warehouse.read("broker_metrics", None, ("sampled_at", ">=", hours[0]))
@@ -130,10 +125,10 @@ class Rollup:
 
 def roll_up(settings: Settings, since: str | None = None) -> RolledUp:
     """Compute the hours that are due, and those since a time; raise UnreadableError if there are no samples."""
+    start = None if since is None else parse_since("--since", since, datetime.now(UTC))
     warehouse = settings.warehouse
     snapshot = find_snapshot(warehouse)
     warehouse.ensure_tables()
-    start = None if since is None else parse_since("--since", since, datetime.now(UTC))
     samples = sampled(warehouse)
     if not samples:
         raise UnreadableError(
@@ -173,7 +168,7 @@ def roll_up(settings: Settings, since: str | None = None) -> RolledUp:
 def _counts(warehouse: Warehouse) -> dict[datetime, float]:
     """Return the samples of each hour in the table that has more of them."""
     counts = sampled(warehouse).by_hour()
-    for hour, count in sampled(warehouse, "group_offsets").by_hour().items():
+    for hour, count in sampled(warehouse, POSITIONS).by_hour().items():
         counts[hour] = max(count, counts.get(hour, 0.0))
     return counts
 
@@ -185,19 +180,13 @@ def _are_nearest_read(warehouse: Warehouse, snapshot: Snapshot) -> bool:
     return bool(values) and all(value is not None and value.endswith(RACK_AWARE) for value in values)
 
 
-def _is_of(portion: Portion) -> Column:
-    first, last = (_micros(hour) // HOUR_MICROSECONDS for hour in (portion.hours[0], portion.hours[-1]))
-    return F.col("hour").between(first, last)
+def _numbered(hours: Sequence[datetime]) -> range:
+    """Return consecutive hours, counted from 1970."""
+    return range(_micros(hours[0]) // HOUR_MICROSECONDS, _micros(hours[-1]) // HOUR_MICROSECONDS + 1)
 
 
 def _micros(time: datetime) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
-
-
-def _condition(hours: Sequence[datetime]) -> str:
-    """Return an SQL condition for hours, in as few ranges as possible."""
-    ranges = (f"(hour >= '{run[0].isoformat()}' AND hour < '{(run[-1] + HOUR).isoformat()}')" for run in runs(hours))
-    return " OR ".join(ranges)
 
 
 def report_rollup(settings: Settings, since: str | None = None) -> CommandResult:
@@ -207,6 +196,10 @@ def report_rollup(settings: Settings, since: str | None = None) -> CommandResult
         suggestion(settings, "show the load of brokers", "show", "load"),
         suggestion(settings, "compute the windows that plans use", "load", "profile"),
     ]
+    if newest_window(settings.warehouse) is None:
+        steps = [
+            suggestion(settings, "take more samples: load is known between two", "load", "sample", "--every", "5m")
+        ]
     if not rolled.hours:
         line = f"no hour of {settings.cluster} is due: no sample is newer than {rolled.stored_until:%Y-%m-%d %H:%M} UTC"
         return CommandResult(rolled.json, line, steps=steps)

@@ -4,6 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
@@ -14,8 +15,9 @@ from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from jobs.core.units import Part
 from jobs.measurement.leaders import least_ends, read_leaders
 from jobs.measurement.partition_samples import GROUPS, LOG_DIRS, BrokerAnswer, sample_partitions
-from jobs.measurement.sample_store import group_table, store_sample
-from jobs.repositories.snapshots import refuse_other_cluster_id
+from jobs.measurement.sample_store import store_sample
+from jobs.repositories.loads import newest_sample
+from jobs.repositories.snapshots import last_snapshot, refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, Summary, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -79,7 +81,6 @@ def take_sample(settings: Settings) -> StoredSample:
         brokers = [row for row in registered if row.is_live]
         with progress("reading the leaders of partitions"):
             leaders = read_leaders(warehouse, cluster)
-            ends = least_ends(warehouse, leaders)
         counts: Counter[str] = Counter()
 
         def detail() -> Part:
@@ -90,22 +91,22 @@ def take_sample(settings: Settings) -> StoredSample:
         def count(answer: BrokerAnswer) -> None:
             counts.update(brokers=1, partitions=len(answer.rows))
 
-        with progress("asking brokers for offsets and sizes", detail):
-            sampled = sample_partitions(cluster, brokers, config, leaders, count, ends=ends)
+        with progress("asking brokers for offsets and sizes", detail), ThreadPoolExecutor(1) as pool:
+            ends = pool.submit(least_ends, warehouse, leaders)  # while brokers are asked
+            sampled = sample_partitions(cluster, brokers, config, leaders, count, ends=ends.result)
     if not sampled.answers:
         raise UnreadableError(no_response_message(sampled.silent, settings.address_option, "its offsets"))
     readings = [answer.groups for answer in sampled.answers.values()]
-    groups = group_table([group for reading in readings for group in reading.groups], sampled.topic_ids)
     stored_at = datetime.now(UTC)
     with progress("writing the sample"):
-        store_sample(warehouse, sampled, groups, stored_at)
+        group_offsets = store_sample(warehouse, sampled, stored_at)
     return StoredSample(
         stored_at=stored_at,
         brokers=len(sampled.answers),
         topics=sampled.topics,
-        partitions=sampled.rows.num_rows,
+        partitions=sampled.partitions,
         groups=sum(len(reading.groups) for reading in readings),
-        group_offsets=groups.num_rows,
+        group_offsets=group_offsets,
         missing=[MissingPartitions(partitions=count, reason=reason) for reason, count in sampled.missing.items()],
         silent=[SilentBroker(broker_id=broker, reason=reason) for broker, reason in sampled.silent.items()],
         refusals=[
@@ -123,11 +124,23 @@ def take_sample(settings: Settings) -> StoredSample:
 
 def report_sample(settings: Settings) -> CommandResult:
     """Take a sample, log warnings, and return a summary."""
-    return _reported(settings, [suggestion(settings, "sum up the samples by hours", "load", "rollup")])
-
-
-def _reported(settings: Settings, steps: Sequence[Suggestion] = ()) -> CommandResult:
+    is_first = newest_sample(settings.warehouse) is None
     stored = take_sample(settings)
+    return _reported(settings, stored, [*_steps(settings, is_first=is_first)])
+
+
+def _steps(settings: Settings, *, is_first: bool) -> Iterator[Suggestion]:
+    """Yield what a rollup needs, or the rollup."""
+    has_snapshot = last_snapshot(settings.warehouse) is not None
+    if not has_snapshot:
+        yield suggestion(settings, "record the replicas, which a rollup needs", "snapshot")
+    if is_first:
+        yield suggestion(settings, "take more samples: load is known between two", "load", "sample", "--every", "5m")
+    elif has_snapshot:
+        yield suggestion(settings, "sum up the samples by hours", "load", "rollup")
+
+
+def _reported(settings: Settings, stored: StoredSample, steps: Sequence[Suggestion] = ()) -> CommandResult:
     for warning in _warnings(stored):
         log(f"surveyor: {warning}", logging.WARNING)
     counts = (
@@ -156,7 +169,7 @@ def sample_repeatedly(
         raise UsageError(f"--every: expected at least {MIN_PERIOD_SECONDS:.0f}s")
     while True:
         try:
-            show(_reported(settings))
+            show(_reported(settings, take_sample(settings)))
         except (UsageError, RefusedError):
             raise
         except Exception as error:  # noqa: BLE001 - the cluster or the warehouse may work again by the next sample

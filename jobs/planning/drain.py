@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.core.arrow_rows import rows_of
 from jobs.core.errors import RefusedError
-from jobs.planning.placement.partition_arrays import lists_of, rows_of
+from jobs.planning.placement.partition_arrays import lists_of
 from jobs.planning.plan_draft import PlanDraft, Planner
 from jobs.planning.planning_tables import PlanningTables, partitions_with_requests, since_snapshot
 from jobs.repositories.drained_brokers import drained_brokers

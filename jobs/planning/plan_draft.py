@@ -9,7 +9,7 @@ does the same in several jobs.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -22,16 +22,18 @@ from jobs.adapters.clusters.interface import Cluster, ClusterMetadata
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, cache_and_count
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
-from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
+from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning, goal_of, reads_file
 from jobs.advice.reassignments import steps_of_moving_plans
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
-from jobs.core.migration_signs import migration_refusal, refuse_migration
+from jobs.core.migration_refusal import migration_refusal, refuse_migration
+from jobs.measurement.load_summary import summed_capacities
 from jobs.planning.plan_load import load_before_and_after
 from jobs.planning.planning_tables import PlanningTables, Registered
 from jobs.repositories.brokers_last_seen import racks_as_of
+from jobs.repositories.capacities import broker_capacities
 from jobs.repositories.deletion_impact import deletion_impact_of
 from jobs.repositories.drained_brokers import brokers_to_mark
 from jobs.repositories.plans import arrow_digest
@@ -54,13 +56,13 @@ from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, refresh_hint, with_age
 from jobs.repositories.vanished_topics import vanished_by
-from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.console import CommandResult, Result, log, warn_once
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
 from planner.load.effect_figures import LoadFigures, load_in_json
+from planner.load.resources import DISK
 from planner.placement.plan_figures import stored_figures
 from schemas.enums import PlanKind, PlanStatus
 from schemas.plan_digest import NULL
@@ -150,17 +152,8 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner, cluste
             log(f"surveyor: {refresh_hint(snapshot, is_new=is_new)}")
         if vanished := vanished_by(warehouse, snapshot):
             log(f"surveyor: {vanished.sentence}", logging.WARNING)
-    warehouse.ensure_tables()
-    tiny = snapshot.partitions is not None and snapshot.partitions <= SMALL_CLUSTER_PARTITIONS
-    session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))
+    planning_tables, session = _planning_tables(settings, snapshot, is_new=is_new)
     with progress("planning", lambda: session.doing):
-        planning_tables = PlanningTables(
-            SparkWarehouse(session, warehouse, one_task=session.one_task),
-            snapshot,
-            is_new=is_new,
-            racks=racks_as_of(warehouse, snapshot),
-            registered_now=partial(_registered_now, settings),
-        )
         planned = planner(planning_tables)
         if existing and alias.name:
             refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
@@ -170,7 +163,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner, cluste
             log(f"surveyor: plan {begun.title} has other parameters, such as those of a file: a new plan is made")
             return make_plan(settings, replace(given, apply=False), planner, cluster)
         # a refused plan takes no name, so that the next attempt can have it
-        result = _store(planning_tables, Alias() if planned.refused else alias, planned, options.command)
+        result = _store(settings, planning_tables, Alias() if planned.refused else alias, planned, options.command)
     if planned.refused:
         untaken = (
             ""
@@ -181,6 +174,43 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner, cluste
         owners = "".join(f"\n  {step.what}: `{step.command}`" for step in moved)
         raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}{owners}", result)
     return result
+
+
+def look(settings: Settings, options: PlanOptions, read: Callable[[PlanningTables], CommandResult]) -> CommandResult:
+    """Return what `read` computes on the snapshot that a plan would be made on; no plan is stored."""
+    is_new = _takes_snapshot(settings, options, Alias())
+    snapshot = find_snapshot(settings.warehouse, _refreshed(settings, None) if is_new else options.snapshot_id)
+    _refuse_migration(snapshot)
+    planning_tables, session = _planning_tables(settings, snapshot, is_new=is_new)
+    with progress("planning", lambda: session.doing):
+        return read(planning_tables)
+
+
+def _disk_limits(settings: Settings, brokers: Collection[int]) -> dict[int, float]:
+    counting = broker_capacities(settings, brokers)
+    for note in counting.notes:
+        warn_once(note)
+    capacities = summed_capacities(counting.rows)
+    return {
+        broker: known[DISK].amount * known[DISK].limit_share for broker, known in capacities.items() if DISK in known
+    }
+
+
+def _planning_tables(settings: Settings, snapshot: Snapshot, *, is_new: bool) -> "tuple[PlanningTables, _LazySession]":
+    """Return the tables of a snapshot, and the session that reads them once it is needed."""
+    warehouse = settings.warehouse
+    warehouse.ensure_tables()
+    tiny = snapshot.partitions is not None and snapshot.partitions <= settings.pace.small_cluster
+    session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))
+    tables = PlanningTables(
+        SparkWarehouse(session, warehouse, one_task=session.one_task),
+        snapshot,
+        is_new=is_new,
+        racks=racks_as_of(warehouse, snapshot),
+        registered_now=partial(_registered_now, settings),
+        disk_limits=partial(_disk_limits, settings),
+    )
+    return tables, session
 
 
 def _to_continue(settings: Settings, alias: Alias, options: PlanOptions) -> PlanRecord | None:
@@ -210,7 +240,7 @@ def _has_same_goal(plan: PlanRecord, options: PlanOptions) -> bool:
 
 def _registered_now(settings: Settings) -> Registered | None:
     try:
-        with settings.connect(LIVE_TIMEOUT_SECONDS) as cluster:
+        with settings.connect(settings.pace.live) as cluster:
             _, brokers = cluster.read_brokers()
             return Registered(cluster.medium, frozenset(row.broker_id for row in brokers if row.is_live))
     except SurveyorError:  # without an address, or without an answer
@@ -290,7 +320,7 @@ def _refuse_migration(snapshot: Snapshot) -> None:
         raise RefusedError(f"snapshot {snapshot.snapshot_id}: {migration_refusal(snapshot.migration)}")
 
 
-def _store(tables: PlanningTables, alias: Alias, planned: PlanDraft, command: str | None) -> Result:
+def _store(settings: Settings, tables: PlanningTables, alias: Alias, planned: PlanDraft, command: str | None) -> Result:
     warehouse, snapshot = tables.warehouse, tables.snapshot
     content = PlanHeader(
         kind=planned.kind,
@@ -302,16 +332,16 @@ def _store(tables: PlanningTables, alias: Alias, planned: PlanDraft, command: st
         command=command,
     )
     rows = _rows(tables.spark_warehouse, planned)
-    return _result(store(warehouse, alias, content, rows, partial(_load, tables, planned, rows)), alias)
+    return _result(store(warehouse, alias, content, rows, partial(_load, settings, tables, planned, rows)), alias)
 
 
 def _load(
-    tables: PlanningTables, planned: PlanDraft, rows: "InMemoryRows | _ArrowRows | _SparkRows"
+    settings: Settings, tables: PlanningTables, planned: PlanDraft, rows: "InMemoryRows | _ArrowRows | _SparkRows"
 ) -> LoadFigures | None:
     """Return the load before and after a plan; None if it has no changes and moves no replicas."""
     if isinstance(rows, InMemoryRows) or not (planned.kind.traits.moves_replicas or rows.has_changes):
         return None
-    return load_before_and_after(tables, planned.kind, planned.parameters, rows.changes)
+    return load_before_and_after(settings, tables, planned.kind, planned.parameters, rows.changes)
 
 
 def _rows(tables: SparkWarehouse, planned: PlanDraft) -> "InMemoryRows | _ArrowRows | _SparkRows":
@@ -348,9 +378,9 @@ def plan_rows(
     tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: PlanParts, at_most: int | None
 ) -> "_ArrowRows | _SparkRows":
     """Collect a plan's rows if they are few, else leave them on Spark; `at_most` is an upper bound if known."""
-    if at_most is None or at_most > MAX_DRIVER_ROWS:
+    if at_most is None or at_most > tables.driver_rows:
         computed = {table: cache_and_count(frame) for table, frame in rows.items()}
-        if sum(count for _, count in computed.values()) > MAX_DRIVER_ROWS:
+        if sum(count for _, count in computed.values()) > tables.driver_rows:
             return _SparkRows(tables, computed, extra)
         rows = {table: frame for table, (frame, _) in computed.items()}
     return _ArrowRows(tables, {table: frame.toArrow() for table, frame in rows.items()}, extra)

@@ -1,69 +1,88 @@
 """The load of brokers before and after a plan, computed from the tables of measured and imported load.
 
-The engine sums the loads by broker and compares the brokers, so only a row for each resource and window is collected. A
-warehouse without loads is not read. The result is stored with the plan and does not change its id.
+The engine sums the loads by broker, so only a row for each window and broker is collected. A warehouse without loads is
+not read. The result is stored with the plan and does not change its id.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from msgspec.structs import replace
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.core.errors import UnreadableError
+from jobs.measurement.load_summary import read_capacities
 from jobs.planning.planning_tables import PlanningTables
-from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.drained_brokers import able_brokers, drained_brokers
+from jobs.repositories.loads import HOUR
 from jobs.repositories.plan_loads import LoadRows, plan_loads
+from jobs.runtime.settings import Settings
 from planner.columns.shape import with_schema
-from planner.load.effect_figures import LoadFigures, load_figures
-from planner.load.plan_effect import LOADS, plan_effect, plan_ends
+from planner.load.effect_figures import LoadFigures
+from planner.load.plan_effect import LOADS, plan_effect, plan_ends, with_topic_means
+from planner.load.resource_effects import load_figures
+from planner.load.sharing_brokers import Shares, sharing_brokers
 from planner.placement.plan_figures import figures_in
-from schemas.enums import EVERY_HOUR, PlanKind
+from schemas.enums import EVERY_HOUR, PlanKind, PlanTraits
 from schemas.rows import PartitionLoad, ProfiledLoad
 
 
 def load_before_and_after(
-    tables: PlanningTables, kind: PlanKind, parameters: Mapping[str, Any], changes: DataFrame
+    settings: Settings, tables: PlanningTables, kind: PlanKind, parameters: Mapping[str, Any], changes: DataFrame
 ) -> LoadFigures | None:
     """Return the figures by load of a plan with these changes; None if no load is known.
 
     Raise UnreadableError if the loads cannot be read.
     """
     try:
-        rows = plan_loads(tables.warehouse)
+        rows = plan_loads(tables.warehouse, parameters.get("profile"), parameters.get("window"))
         if rows is None:
             return None
-        effect = plan_effect(
-            tables["partitions"], plan_ends(changes), _loads(tables, rows), _counted(tables, kind, parameters)
-        )
-        figures = load_figures(effect.toArrow().to_pylist(), rows.title, tables.snapshot.partitions or 0)
+        partitions, loads = tables["partitions"], window_loads(tables, rows)
+        if parameters.get("by_load"):  # the loads that the plan was made with
+            loads = with_topic_means(loads, partitions)
+        effect = plan_effect(partitions, plan_ends(changes), loads).toArrow()
+        sharing = brokers_with_shares(settings, tables, kind.traits, parameters)
+        figures = load_figures(effect, sharing, rows.title, tables.snapshot.partitions or 0)
         return _with_balance(figures, parameters)
     except PySparkException as error:  # the loads explain a plan, and must not prevent it
         raise UnreadableError(f"the loads cannot be read: {str(error).partition(chr(10))[0]}") from error
 
 
 def _with_balance(figures: LoadFigures | None, parameters: Mapping[str, Any]) -> LoadFigures | None:
-    """Return the figures of a plan by load with the bound of bytes."""
+    """Return the figures of a plan by load with the bound of bytes, and with the partitions whose load is known."""
     placement = figures_in(parameters)
-    if figures is None or placement is None or placement.load_balance is None:
+    if figures is None or placement is None or placement.load_balance is None or placement.loads is None:
         return figures
-    balance = placement.load_balance
-    return replace(figures, bytes=balance.bytes, bytes_bound=balance.bytes_bound)
+    balance, known = placement.load_balance, placement.loads.known
+    return replace(figures, bytes=balance.bytes, bytes_bound=balance.bytes_bound, partitions=known)
 
 
-def _loads(tables: PlanningTables, rows: LoadRows) -> DataFrame:
-    """Return the loads as LOADS, of topics that exist."""
+def window_loads(tables: PlanningTables, rows: LoadRows) -> DataFrame:
+    """Return the loads of these rows as LOADS, of topics that exist."""
     warehouse = tables.spark_warehouse
     if rows.profile is not None:
+        profiles = warehouse.read(ProfiledLoad.TABLE)  # first: it starts the engine, whose columns the rest is made of
         is_version = (F.col("profile") == rows.profile) & (F.col("version") == rows.version)
-        return warehouse.read(ProfiledLoad.TABLE).where(is_version).transform(_of_topics, tables).transform(_with_loads)
-    if rows.since is None:
-        always = warehouse.read(PartitionLoad.TABLE).where(F.col("hour").isNull())
-        return always.transform(_of_topics, tables).transform(_means)
-    recent = warehouse.read(PartitionLoad.TABLE, None, ("hour", ">", rows.since)).where(F.col("hour") > rows.since)
-    return recent.transform(_of_topics, tables).transform(_means)
+        return profiles.where(is_version).transform(_of_topics, tables).transform(_with_loads)
+    if rows.window.newest is None:
+        loads = warehouse.read(PartitionLoad.TABLE).where(F.col("hour").isNull()).transform(_of_topics, tables)
+    else:
+        loads = _hours_after(tables, rows.window.hours[0] - HOUR).where(F.col("hour") <= rows.window.newest)
+    return loads.transform(_means, F.lit(EVERY_HOUR))
+
+
+def loads_by_hour(tables: PlanningTables, since: datetime) -> DataFrame:
+    """Return the loads of the hours after `since` as LOADS; a window is the start of its hour in seconds since 1970."""
+    return _hours_after(tables, since).transform(_means, F.unix_seconds("hour").cast("string"))
+
+
+def _hours_after(tables: PlanningTables, since: datetime) -> DataFrame:
+    recent = tables.spark_warehouse.read(PartitionLoad.TABLE, None, ("hour", ">", since))
+    return recent.where(F.col("hour") > since).transform(_of_topics, tables)
 
 
 def _of_topics(loads: DataFrame, tables: PlanningTables) -> DataFrame:
@@ -73,11 +92,12 @@ def _of_topics(loads: DataFrame, tables: PlanningTables) -> DataFrame:
     return loads.join(F.broadcast(topics), "topic").where(is_same)
 
 
-def _means(loads: DataFrame) -> DataFrame:
-    """Average the hours of each partition, the sampled ones if there are any; the newest size counts."""
+def _means(loads: DataFrame, window: Column) -> DataFrame:
+    """Average the hours of each partition and window, the sampled ones if there are any; the newest size counts."""
     rates = (f"coalesce(avg(IF(method = 'imported', NULL, {name})), avg({name})) AS {name}" for name in _RATES)
-    means = loads.groupBy("topic", "partition").agg(*map(F.expr, (*rates, _NEWEST_SIZE)))
-    return means.withColumns({"window": F.lit(EVERY_HOUR)}).transform(with_schema, LOADS)
+    in_windows = loads.withColumns({"window": window})
+    means = in_windows.groupBy("topic", "partition", "window").agg(*map(F.expr, (*rates, _NEWEST_SIZE)))
+    return means.transform(with_schema, LOADS)
 
 
 _RATES: Final = ("bytes_in", "bytes_out")
@@ -90,13 +110,15 @@ def _with_loads(loads: DataFrame) -> DataFrame:
     return loads.transform(with_schema, LOADS)
 
 
-def _counted(
-    tables: PlanningTables, kind: PlanKind, parameters: Mapping[str, Any]
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the brokers that share the load before and after a plan: live, neither drained nor being emptied."""
-    live = frozenset(broker.broker_id for broker in tables.live_brokers())
+def brokers_with_shares(
+    settings: Settings, tables: PlanningTables, traits: PlanTraits, parameters: Mapping[str, Any]
+) -> tuple[Shares, Shares]:
+    """Return the brokers that share the load before and after a plan; those being emptied do not after it."""
     drained = drained_brokers(tables.warehouse)
     emptied = {*parameters.get("remove_brokers", ()), *(old for old, _ in parameters.get("replace", ()))}
-    concerned = set(parameters["brokers"]) if kind.traits.changes_drained else set()
-    drained_after = drained | concerned if kind.traits.drains else drained - concerned
-    return live - drained or live, live - drained_after - emptied or live
+    concerned = set(parameters["brokers"]) if traits.changes_drained else set()
+    drained_after = drained | concerned if traits.drains else drained - concerned
+    live = tables.live_brokers()
+    before, after = (able_brokers(live, excluded) for excluded in (drained, drained_after | emptied))
+    capacities = read_capacities(settings, before | after)
+    return sharing_brokers(before, capacities), sharing_brokers(after, capacities)

@@ -38,6 +38,8 @@ class PlanningTables(SnapshotTables):
     """The racks at the snapshot; the tables have their names too."""
     registered_now: Callable[[], Registered | None] = lambda: None
     """Reads which brokers are live now; returns None if that is unknown."""
+    disk_limits: Callable[[Collection[int]], dict[int, float]] = lambda _: {}
+    """Reads the bytes that brokers may hold, without those of unknown capacity."""
 
     def __getitem__(self, table: str) -> DataFrame:
         rows = SnapshotTables.__getitem__(self, table)

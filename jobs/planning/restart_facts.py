@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_configs_and_failures
+from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.core.arrow_rows import StoredRows
-from jobs.core.migration_signs import is_started, migration_refusal
+from jobs.core.migration_refusal import is_started, migration_refusal
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now
@@ -59,11 +59,11 @@ def read_facts(settings: Settings) -> RestartFacts:
     with settings.connect() as cluster:
         with progress("asking brokers for min.insync.replicas"):
             brokers, broker_settings = cluster.read_broker_settings()
-            configs, silent = read_configs_and_failures(
+            configs, silent = read_broker_configs(
                 [row for row in brokers if row.is_live],
                 settings.conf.command_config,
                 broker_settings.overrides,
-                CONFIG_TIMEOUT_SECONDS,
+                settings.pace.configs,
                 defaults=broker_settings.defaults,
             )
         with progress("reading the cluster"):

@@ -22,8 +22,8 @@ from jobs.preconditions.planned_registrations import (
     current_registration,
     is_unversioned,
 )
-from planner.reassignment.partition_registration import differences, unclean_choice
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
+from planner.reassignment.registration_differences import differences, unclean_choice
 from planner.rules.inputs import has_live_leader
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership

@@ -190,7 +190,7 @@ def check_cancellation(change: Change, current: CurrentState) -> RowOutcome | No
     step = replace(change, replicas_before=change.replicas_after, replicas_after=planned.target)
     (now,) = partitions_of(current, [[step]], current.partitions, fewer_copies=not change.requires_live)
     if now.risk is not None:
-        return RowOutcome(change, Outcome.SKIPPED, reasons.CONTINUES.render(risk=now.refusal))
+        return RowOutcome(change, Outcome.SKIPPED, f"continues: {now.refusal}")
     if now.status is ReassignmentStatus.IN_PROGRESS:
         return None
     if not turns_back(change) and not now.is_unknown and not now.is_being_reassigned:
@@ -227,7 +227,7 @@ def ended_reason(now: PartitionStatus) -> tuple[Outcome, str]:
     may add and remove one broker at once, and then a cancelled step leaves the same replicas as a complete one.
     """
     if now.is_unknown:
-        return Outcome.UNKNOWN, reasons.UNREAD_NOW.render(fault=now.detail)
+        return Outcome.UNKNOWN, f"not understood: {now.detail}"
     is_either = isinstance(now.change, Change) and not now.change.moves_replicas
     is_complete = now.status is ReassignmentStatus.COMPLETE
     returned = now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
-from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
+from jobs.preconditions.broker_assumptions import UNCHANGED, BrokersSincePlan
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from jobs.core.errors import RefusedError
-from jobs.core.migration_signs import refuse_migration
+from jobs.core.migration_refusal import refuse_migration
 from jobs.preconditions.topic_configs import refuse_bad_configs
 from schemas.current_state import CurrentCluster
 from schemas.enums import PlanStatus

@@ -100,7 +100,7 @@ def _difference(operation: Operation, created: int, settings: TopicSettings) -> 
         config = data_of(operation, CreatedTopic).config if is_new else {}
         overrides = settings.config.get() if config else {}
     except MalformedZnodeError as error:
-        return reasons.OPERATION_UNREAD.render(topic=topic, fault=error)
+        return f"topic {topic} is not understood: {error}"
     for name, value in config.items():
         if not same_value(name, overrides.get(name), value):
             return reasons.CONFIG_DIFFERS.render(
@@ -114,7 +114,7 @@ def outcome_of(operation: Operation, current: OperationState) -> RowOutcome | No
     try:
         verdict = _check(operation, current.topics[operation.topic], current)
     except MalformedZnodeError as error:
-        verdict = Outcome.STALE, reasons.OPERATION_UNREAD.render(topic=operation.topic, fault=error)
+        verdict = Outcome.STALE, f"topic {operation.topic} is not understood: {error}"
     return None if verdict is None else RowOutcome(operation, *verdict)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from planner.reassignment.partition_registration import PartitionRegistration
+from planner.reassignment.registration_differences import PartitionRegistration
 from schemas.current_state import CurrentPartition
 from schemas.rows import Change, Key
 from schemas.znode_codecs import MalformedZnodeError

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from jobs.core.arrow_rows import StoredRows, values_of
-from planner.topics.crowding import least_crowding, max_per_rack
+from planner.topics.rack_crowding import least_crowding, max_per_rack
 from schemas.enums import Action
 from schemas.rows import Key, PlanRecord
 from schemas.text import pluralise

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from jobs.preconditions.admin_changes import check_for_admin
-from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan
+from jobs.preconditions.broker_assumptions import UNCHANGED, BrokersSincePlan
 from jobs.preconditions.change_preconditions import Preconditions, is_other_topic, other_topic_reason
 from jobs.preconditions.planned_registrations import (
     NO_REGISTRATIONS,
@@ -18,12 +18,12 @@ from jobs.preconditions.planned_registrations import (
     current_registration,
     is_unversioned,
 )
-from planner.reassignment.partition_registration import (
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
+from planner.reassignment.registration_differences import (
     PartitionRegistration,
     unexplained_by_election,
     unexplained_by_move,
 )
-from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, Key, PlanRow

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from schemas.lease_holder import LeaseHolder
 
 AIRFLOW: Final = ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_DAG_RUN_ID", "AIRFLOW_CTX_TASK_ID")
@@ -34,7 +36,7 @@ def this_actor() -> Actor:
 
 def this_process(command: str, plan_id: str = "") -> LeaseHolder:
     """Describe this process and its purpose for other processes that read the lease."""
-    since = datetime.now(UTC).isoformat(timespec="seconds")
+    since = msgspec.to_builtins(datetime.now(UTC).replace(microsecond=0))
     return LeaseHolder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
 
 

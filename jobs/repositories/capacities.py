@@ -5,10 +5,14 @@ of source `file`; the section [clusters.NAME.capacity] of the configuration file
 `file` for every broker (EVERY_BROKER); rows of `prometheus`; rows of `log_dirs`; and of disks the sizes in table
 `log_dirs`, which `surveyor sizes` stores. Of one source the newest row of a broker, log dir and resource counts. The
 section is not stored, so a changed value counts at once.
+
+The capacity of a disk is that of all log dirs of a broker, as it is compared with the bytes of all replicas there. A
+file that states other log dirs than the broker reports does not count, and no source does if a log dir has failed.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -18,20 +22,25 @@ import pyarrow as pa
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
-from jobs.repositories.log_sizes import total_bytes
+from jobs.repositories.log_sizes import reported_log_dirs, total_bytes
 from jobs.runtime.settings import Settings
+from planner.load.resources import DISK, RESOURCES
 from schemas.rows import BrokerCapacity
 
 EVERY_BROKER: Final = -1
 """Broker id of a capacity that is for every broker without a row of its own, as in Cruise Control's files."""
 
-RESOURCES: Final = ("disk", "in", "out", "cpu")
+REPLICAS: Final = "replicas"
+"""The number of replicas that a broker may have. It is a limit, so all of it may be used unless its row has a share."""
 
 CAPACITY_COLUMNS: Final = ("broker_id", "log_dir", "resource", "capacity", "limit_share", "source")
 
+LOG_DIRS: Final = "log_dirs"
+"""The source of capacities that brokers report."""
+
 _PRECEDENCE: Final = (
     *(("file", False), ("conf", True), ("file", True)),
-    *(("prometheus", False), ("prometheus", True), ("log_dirs", False)),
+    *(("prometheus", False), ("prometheus", True), (LOG_DIRS, False)),
 )
 """Sources, each with whether its rows are those for every broker."""
 
@@ -57,12 +66,49 @@ class _Stated(NamedTuple):
     recorded: float
 
 
-_Statements = Mapping[tuple[str, int, str], Sequence[_Stated]]
-"""Capacities by source, broker and resource."""
+class _Statements(NamedTuple):
+    """What sources state."""
+
+    rows: Mapping[tuple[str, int, str], Sequence[_Stated]]
+    """Capacities by source, broker and resource."""
+    log_dirs: Mapping[int, AbstractSet[str]]
+    """The log dirs of each broker that reported them to `surveyor sizes`."""
+    failed: Mapping[int, AbstractSet[str]]
+    """Log dirs of unknown size of brokers that reported the size of others."""
+
+    def notes(self, brokers: Collection[int]) -> Iterator[str]:
+        """Say which statements about the disks of brokers do not count."""
+        for broker in sorted(brokers):
+            rows = self.rows.get(("file", broker, DISK)) or self.rows.get(("file", EVERY_BROKER, DISK), ())
+            if failed := self.failed.get(broker):
+                yield f"broker {broker}: the capacity of its disk is unknown, because {_named(failed)} failed"
+            elif others := self.other_log_dirs(broker, rows):
+                yield f"broker {broker}: the capacities in a file are not of its log dirs ({_named(others)}): ignored"
+
+    def counting(self, broker: int, resource: str) -> Iterable[tuple[str, Sequence[_Stated]]]:
+        """Return the first source that knows a resource of a broker, with its rows; nothing if none does."""
+        is_known = resource != DISK or broker not in self.failed
+        for source, is_for_all in _PRECEDENCE if is_known else ():
+            rows = self.rows.get((source, EVERY_BROKER if is_for_all else broker, resource), ())
+            if rows and not (source != LOG_DIRS and self.other_log_dirs(broker, rows)):
+                return [(source, rows)]
+        return []
+
+    def other_log_dirs(self, broker: int, rows: Sequence[_Stated]) -> AbstractSet[str]:
+        """Return the log dirs that only the broker or only the rows have; none if either has no log dirs."""
+        stated = {row.log_dir for row in rows if row.log_dir is not None}
+        return stated ^ self.log_dirs[broker] if stated and broker in self.log_dirs else set()
 
 
-def broker_capacities(settings: Settings, brokers: Collection[int]) -> pa.Table:
-    """Return the capacities of brokers, with the columns CAPACITY_COLUMNS, sorted; a few rows a broker.
+class CountingCapacities(NamedTuple):
+    """The capacities of brokers that count: rows with the columns CAPACITY_COLUMNS; and notes on those that do not."""
+
+    rows: pa.Table
+    notes: list[str]
+
+
+def broker_capacities(settings: Settings, brokers: Collection[int]) -> CountingCapacities:
+    """Return the capacities of brokers, sorted; a few rows a broker.
 
     A broker and resource has one row without a log dir, or a row for each log dir, whose sum is the broker's capacity;
     or none, if no source knows it. Rows for every broker are applied to these brokers. A null `limit_share` is the
@@ -71,45 +117,58 @@ def broker_capacities(settings: Settings, brokers: Collection[int]) -> pa.Table:
     stated = _statements(settings)
     share = settings.conf.capacity.limit_share
     rows = [
-        (broker, row.log_dir, resource, row.capacity, share if row.limit_share is None else row.limit_share, source)
+        (
+            broker,
+            row.log_dir,
+            resource,
+            row.capacity,
+            row.limit_share or (1.0 if resource == REPLICAS else share),
+            source,
+        )
         for broker in sorted(brokers)
-        for resource in RESOURCES
-        for source, counting in _counting(stated, broker, resource)
+        for resource in (*RESOURCES, REPLICAS)
+        for source, counting in stated.counting(broker, resource)
         for row in counting
     ]
     named = [dict(zip(CAPACITY_COLUMNS, row, strict=True)) for row in rows]
-    return pa.Table.from_pylist(named, schema_of(BrokerCapacity.TABLE, *CAPACITY_COLUMNS))
-
-
-def _counting(stated: _Statements, broker: int, resource: str) -> Iterable[tuple[str, Sequence[_Stated]]]:
-    """Return the source that precedes the others for a broker and resource, with its rows; nothing if none has any."""
-    for source, is_for_all in _PRECEDENCE:
-        rows = stated.get((source, EVERY_BROKER if is_for_all else broker, resource), ())
-        if rows:
-            return [(source, rows)]
-    return []
+    table = pa.Table.from_pylist(named, schema_of(BrokerCapacity.TABLE, *CAPACITY_COLUMNS))
+    return CountingCapacities(table, [*stated.notes(brokers)])
 
 
 def _statements(settings: Settings) -> _Statements:
-    statements = _stored(settings.warehouse)
-    for resource, rate in settings.conf.capacity.rates.items():
+    reported = reported_log_dirs(settings.warehouse)
+    log_dirs, failed = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
+    statements = _stored(settings.warehouse, failed)
+    for resource, rate in settings.conf.capacity.amounts.items():
         statements["conf", EVERY_BROKER, resource] = [_Stated(None, float(rate), None, 0)]
-    for broker, total in total_bytes(settings.warehouse).items():
-        if not statements.get(key := ("log_dirs", broker, "disk")):
+    totals = total_bytes(reported)
+    for broker, total in totals.items():
+        if not statements.get(key := (LOG_DIRS, broker, DISK)):
             statements[key] = [_Stated(None, float(total), None, 0)]
-    return statements
+    for row in reported:
+        log_dirs[row.broker_id].add(row.log_dir)
+        if row.total_bytes is None and (row.error or row.broker_id in totals):
+            failed[row.broker_id].add(row.log_dir)
+    return _Statements(statements, log_dirs, failed)
 
 
-def _stored(warehouse: Warehouse) -> dict[tuple[str, int, str], list[_Stated]]:
+def _named(log_dirs: AbstractSet[str]) -> str:
+    return ", ".join(sorted(log_dirs))
+
+
+def _stored(warehouse: Warehouse, failed: dict[int, set[str]]) -> dict[tuple[str, int, str], list[_Stated]]:
     """Return the newest rows of table `broker_capacity`, without capacities that are null or 0.
 
-    A source states a broker's disk as a whole or by log dir. Of the two the newer statement counts.
+    A source states a broker's disk as a whole or by log dir. Of the two the newer statement counts. Log dirs whose size
+    a sample found to be unknown are added to `failed`.
     """
     stored = defaultdict[tuple[str, int, str], list[_Stated]](list)
     for broker, log_dir, resource, source, capacity, share, recorded in values_of(
         newest_capacities(warehouse), *_KEY, "capacity", "limit_share", "valid_from"
     ):
         stored[source, broker, resource].append(_Stated(log_dir, capacity, share, recorded.timestamp()))
+        if log_dir is not None and (source, resource, capacity) == (LOG_DIRS, DISK, None):
+            failed[broker].add(log_dir)
     for key, rows in stored.items():
         is_whole = max((row.recorded, row.log_dir is None) for row in rows)[1]
         of_form = [row for row in rows if (row.log_dir is None) == is_whole and row.capacity]

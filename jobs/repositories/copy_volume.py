@@ -17,6 +17,7 @@ import pyarrow as pa
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.core.arrow_rows import Bools, Ints, StoredRows
 from jobs.core.units import format_bytes, format_duration
+from planner.load.throttle_rates import Rates
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change, Row
 from schemas.text import WAVES_SHOWN, abbreviate, pluralise
@@ -39,12 +40,18 @@ class WaveVolume:
     """Bytes of the replicas whose size is known."""
     unknown: int
     """Replicas of partitions without a known size."""
-    busiest_broker_bytes: int
-    """Bytes that the busiest broker receives, or sends as a leader."""
+    received: Mapping[int, int]
+    """Bytes that each broker receives."""
+    sent: Mapping[int, int]
+    """Bytes that each broker sends as a leader."""
 
-    def seconds(self, rate: int) -> float:
-        """Minimum duration in seconds if each broker copies `rate` bytes a second."""
-        return self.busiest_broker_bytes / rate
+    def seconds(self, rates: Rates) -> float:
+        """Minimum duration in seconds at these rates."""
+        if isinstance(rates, int):
+            return max([*self.received.values(), *self.sent.values()], default=0) / rates
+        received = [size / rates[broker].receive for broker, size in self.received.items() if broker in rates]
+        sent = [size / rates[broker].send for broker, size in self.sent.items() if broker in rates]
+        return max([*received, *sent], default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +78,9 @@ class Volume:
         """Whether the size of at least one copied replica is known."""
         return self.unknown < self.replicas
 
-    def seconds(self, rate: int) -> float:
+    def seconds(self, rates: Rates) -> float:
         """Minimum duration in seconds, one wave after the other."""
-        return sum(wave.seconds(rate) for wave in self.waves)
+        return sum(wave.seconds(rates) for wave in self.waves)
 
     def json(self, rate: int | None) -> Row:
         """Return the fields of the JSON output; null if no size or no rate is known."""
@@ -97,23 +104,35 @@ class Volume:
             "waves": waves,
         }
 
-    def lines(self, rate: int | None) -> Iterator[str]:
-        """Return the lines to print; none if nothing is copied, or if neither a size is known nor a rate was given."""
-        if not self.replicas or not (self.is_known or rate):
+    def lines(self, rates: Rates | None, *, is_auto: bool = False, planned: int | None = None) -> Iterator[str]:
+        """Return the lines to print; none if nothing is copied, or if neither a size is known nor a rate was given.
+
+        `is_auto`: the rates follow the load, and may not be known yet. `planned`: the bytes by the sizes that the plan
+        was made with, which are named if they differ.
+        """
+        if not self.replicas or not (self.is_known or rates):
             return
         if not self.is_known:
-            yield f"copies {pluralise(self.replicas, 'replica')}; run `surveyor sizes` to find out how many bytes"
+            copies, missing = f"copies {pluralise(self.replicas, 'replica')}", "how many bytes"
+            if planned is not None:
+                copies += f", {format_bytes(planned)} by the sizes that the plan was made with"
+                missing = "how long that takes"
+            yield f"{copies}; run `surveyor sizes` to find out {missing}"
             return
         partly = f", and {pluralise(self.unknown, 'replica')} of unknown size" if self.unknown else ""
-        time = (
-            f"; at least {format_duration(self.seconds(rate))} at {rate} B/s a broker"
-            if rate
-            else "; --throttle, for instance 50MB/s, limits each broker and shows how long that takes"
-        )
-        yield f"copies {pluralise(self.replicas, 'replica')}, {format_bytes(self.bytes)}{partly}{time}"
+        if rates:
+            at = f"{rates} B/s a broker" if isinstance(rates, int) else "the rates of this hour"
+            time = f"; at least {format_duration(self.seconds(rates))} at {at}"
+        else:
+            advice = "; --throttle, for instance 50MB/s, limits each broker and shows how long that takes"
+            time = "" if is_auto else advice
+        size = format_bytes(self.bytes)
+        if planned is not None and format_bytes(planned) != size:
+            size += f" by table sizes ({format_bytes(planned)} by the sizes that the plan was made with)"
+        yield f"copies {pluralise(self.replicas, 'replica')}, {size}{partly}{time}"
         if len(self.waves) > 1:
             texts = [
-                format_bytes(wave.bytes) + (f" in {format_duration(wave.seconds(rate))}" if rate else "")
+                format_bytes(wave.bytes) + (f" in {format_duration(wave.seconds(rates))}" if rates else "")
                 for wave in self.waves[:WAVES_SHOWN]
             ]
             ellipsis = ", ..." if len(self.waves) > WAVES_SHOWN else ""
@@ -151,7 +170,8 @@ def volume(changes: StoredRows, logs: pa.Table) -> Volume:
                 replicas=int(copies[in_wave].sum()),
                 bytes=int((known_sizes * copies)[in_wave].sum()),
                 unknown=int(copies[in_wave & ~has_size].sum()),
-                busiest_broker_bytes=max([*received.values(), *sent.values()], default=0),
+                received=received,
+                sent=sent,
             ),
         )
     return Volume(volumes, _by_broker(added, known_sizes))

@@ -6,13 +6,13 @@ the broker registers again or another controller takes over, because both start 
 (`KafkaController.onBrokerStartup`, `onControllerFailover`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from schemas.enums import DrainMode
-from schemas.rows import DrainedBroker, PlanRecord
+from schemas.rows import Broker, DrainedBroker, PlanRecord
 from schemas.text import join_ids
 
 NOT_REGISTERED: Final = -1
@@ -22,6 +22,15 @@ NOT_REGISTERED: Final = -1
 def drained_brokers(warehouse: Warehouse) -> set[int]:
     """Return the ids of drained brokers; they keep their replicas and receive no new ones."""
     return {row.broker_id for row in warehouse.typed_rows(DrainedBroker)}
+
+
+def able_brokers(live: Iterable[Broker], excluded: Collection[int]) -> set[int]:
+    """Return the brokers that share the load, as in plans by load: live, understood, and not excluded.
+
+    Drained brokers are to be excluded. If all live brokers are, these are returned.
+    """
+    understood = {row.broker_id for row in live if row.understood}
+    return understood.difference(excluded) or understood
 
 
 def add(

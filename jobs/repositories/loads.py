@@ -1,8 +1,8 @@
 """Loads of brokers, partitions and groups by hour, as `surveyor load rollup` and `surveyor load import` store them.
 
 Table `broker_load` has a row for each broker and hour, so it tells which hours have loads. A window is some of these
-hours. Other tables are read for these hours only, because a million partitions have as many rows in each. Where loads
-were only imported, the hours are those of `partition_load`, and the loads of brokers are added up from partitions.
+hours. Other tables are read for these hours only, because a million partitions have as many rows in each. Imported
+loads of every hour are in `partition_load` alone, and those of brokers are added up from them.
 """
 
 from collections import Counter
@@ -18,11 +18,12 @@ from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
-from jobs.core.arrow_rows import partition_numbers, values_of
+from jobs.core.arrow_rows import partition_numbers, places_of, values_of
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import parse_period
 from jobs.repositories.snapshots import table_as_of
 from planner.load.broker_sums import loads_of_brokers
+from planner.load.cpu_model import MODEL_COLUMNS, CpuModel, model_text, stored_model
 from schemas.enums import IMPORTED
 from schemas.rows import BrokerLoad, GroupLoad, PartitionLoad, PartitionSample, ProfiledLoad, Snapshot
 
@@ -56,6 +57,9 @@ _AVERAGED: Final = (*_KEY, *RATES, "max_5min", "method", "flags")
 
 MAX_FILTERED_TOPICS: Final = 100
 """Number of topics up to which only their partitions are read from a snapshot."""
+
+NEWER_LOADS: Final = "`surveyor load sample` and `surveyor load rollup` measure newer ones, or import them"
+"""What helps if loads are old."""
 
 _MIN_GROWTH: Final = timedelta(hours=6)
 """Time between two sizes of a log from which on their difference is its growth: segments are deleted as a whole."""
@@ -136,9 +140,9 @@ def find_window(warehouse: Warehouse, text: str = NOW) -> LoadWindow:
 
     Raise UsageError for another text, and UnreadableError if there is no load.
     """
-    period = timedelta(0) if text in {NOW, PEAK} else _parsed_period(text)
+    period = window_period(text)
     if _table_of_hours(warehouse) is None:
-        raise _no_loads(warehouse)
+        raise no_loads(warehouse)
     hours = recorded_hours(warehouse, max(period, WEEK))
     if not hours:
         return LoadWindow()
@@ -163,7 +167,14 @@ def newest_window(warehouse: Warehouse, until: datetime | None = None) -> LoadWi
     return LoadWindow((_first_complete(warehouse, hours),))
 
 
-def _parsed_period(text: str) -> timedelta:
+def window_period(text: str) -> timedelta:
+    """Return the period of a window, 0 for NOW and PEAK; raise UsageError for another text.
+
+    >>> window_period("peak"), window_period("24h")
+    (datetime.timedelta(0), datetime.timedelta(days=1))
+    """
+    if text in {NOW, PEAK}:
+        return timedelta(0)
     try:
         period = parse_period("--window", text)
     except UsageError:
@@ -224,7 +235,8 @@ def _is_complete(warehouse: Warehouse, hour: datetime) -> bool:
     return bool(rows.num_rows) and (mean is None or mean >= COVERED_SECONDS)
 
 
-def _no_loads(warehouse: Warehouse) -> UnreadableError:
+def no_loads(warehouse: Warehouse) -> UnreadableError:
+    """Return the error of a command that needs loads."""
     if not warehouse.exists():
         return no_warehouse(warehouse.uri, "run `surveyor load sample` first")
     where = f"of cluster {warehouse.cluster!r} in {warehouse.uri}"
@@ -249,6 +261,8 @@ def broker_loads(warehouse: Warehouse, window: LoadWindow, snapshot: Snapshot | 
     if rows := decode_rows(BrokerLoad, _broker_means(warehouse.read(BrokerLoad.TABLE, *window.filters))):
         return rows
     partitions = partition_means(warehouse, window).rows
+    if not partitions.num_rows:
+        return []
     return loads_of_brokers(with_assignment(partitions, read_assignment(warehouse, snapshot)))
 
 
@@ -343,9 +357,7 @@ def partitions_of(
     if pc.sum(is_imported).as_py() in {None, 0, rows.num_rows}:
         return rows
     imported, sampled = rows.filter(is_imported), rows.filter(pc.invert(is_imported))
-    topics = pc.unique(rows["topic"])
-    is_sampled = pc.is_in(partition_numbers(imported, topics), partition_numbers(sampled, topics))
-    return pa.concat_tables([sampled, imported.filter(pc.invert(is_sampled))])
+    return pa.concat_tables([sampled, imported.filter(pc.is_null(places_of(imported, sampled)))])
 
 
 def traffic(rows: pa.Table) -> pa.ChunkedArray:
@@ -378,8 +390,7 @@ def with_assignment(rows: pa.Table, assignment: pa.Table) -> pa.Table:
 
     The leader of the assignment counts where the load has none.
     """
-    topics = pc.unique(rows["topic"])
-    at = pc.index_in(partition_numbers(rows, topics), partition_numbers(assignment, topics))
+    at = places_of(rows, assignment)
     replicas = assignment["replicas"].take(at)
     followers = pc.subtract(pc.list_value_length(replicas), 1)
     leader = pc.coalesce(rows["leader"], assignment["leader"].take(at))
@@ -399,19 +410,53 @@ def partition_growth(warehouse: Warehouse, window: LoadWindow) -> PartitionGrowt
 
 
 def _growth_of_profile(warehouse: Warehouse) -> PartitionGrowth | None:
+    newest = _newest_profile(warehouse, "window")
+    if newest is None:
+        return None
+    first = pc.min(newest.rows["window"]).as_py()  # the growth is the same in each
+    in_window: Filter = ("window", "=", first)
+    rows = warehouse.read(ProfiledLoad.TABLE, newest.filter, in_window, columns=[*_KEY, "growth"])
+    known = rows.filter(pc.is_valid(rows["growth"]))
+    return PartitionGrowth(newest.title, known) if known.num_rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class _NewestProfile:
+    filter: Filter
+    rows: pa.Table
+
+    @property
+    def title(self) -> str:
+        return f"profile {self.rows['profile'][0]}, version {self.rows['version'][0]}"
+
+
+def _newest_profile(warehouse: Warehouse, *columns: str) -> _NewestProfile | None:
+    """Read columns of the profile that was computed last, None without one."""
     created_at = warehouse.latest(ProfiledLoad.TABLE, "created_at") if warehouse.has(ProfiledLoad.TABLE) else None
     if created_at is None:
         return None
     newest: Filter = ("created_at", ">=", created_at)
-    profiles = warehouse.read(ProfiledLoad.TABLE, newest, columns=["profile", "version", "window"])
-    first = pc.min(profiles["window"]).as_py()  # the growth is the same in each
-    in_window: Filter = ("window", "=", first)
-    rows = warehouse.read(ProfiledLoad.TABLE, newest, in_window, columns=[*_KEY, "growth"])
-    known = rows.filter(pc.is_valid(rows["growth"]))
-    if not known.num_rows:
-        return None
-    name, version = profiles["profile"][0].as_py(), profiles["version"][0].as_py()
-    return PartitionGrowth(f"profile {name}, version {version}", known)
+    rows = warehouse.read(ProfiledLoad.TABLE, newest, columns=["profile", "version", *columns])
+    return _NewestProfile(newest, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledCpu:
+    """The CPU model of the newest profile."""
+
+    profile: str
+    model: CpuModel
+
+    @property
+    def source(self) -> str:
+        return f"{model_text(self.model)} ({self.profile})"
+
+
+def profiled_cpu(warehouse: Warehouse) -> ProfiledCpu | None:
+    """Return the CPU model of the profile that was computed last; None if CPU of brokers was not known to it."""
+    newest = _newest_profile(warehouse, *MODEL_COLUMNS)
+    model = None if newest is None else stored_model(newest.rows)
+    return None if newest is None or model is None else ProfiledCpu(newest.title, model)
 
 
 def _growth_of_sizes(warehouse: Warehouse, window: LoadWindow) -> PartitionGrowth | None:
@@ -426,9 +471,7 @@ def _growth_of_sizes(warehouse: Warehouse, window: LoadWindow) -> PartitionGrowt
         rows.filter(pc.is_valid(rows["size_bytes"]))
         for rows in (partitions_of(warehouse, hour, columns) for hour in (window.newest, before))
     )
-    topics = pc.unique(now["topic"])
-    at = pc.index_in(partition_numbers(now, topics), partition_numbers(then, topics))
-    grown = pc.subtract(now["size_bytes"], then["size_bytes"].take(at))
+    grown = pc.subtract(now["size_bytes"], then["size_bytes"].take(places_of(now, then)))
     growth = pc.divide(grown.cast(pa.float64()), (window.newest - before).total_seconds())
     rows = now.select(list(_KEY)).append_column("growth", growth)
     known = rows.filter(pc.is_valid(rows["growth"]))

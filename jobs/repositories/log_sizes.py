@@ -1,15 +1,20 @@
 """The sizes of logs and disks, as the last `surveyor sizes` stored them, and what a plan copies by these sizes."""
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.core.arrow_rows import StoredRows, values_of
 from jobs.repositories.copy_volume import Volume, copying, volume
+from planner.load.disk_forecast import volumes_of
+from schemas.rows import LogDir
 
 MAX_FILTERED_TOPICS: Final = 100
 """Number of topics up to which sizes are read for these topics only."""
@@ -46,22 +51,30 @@ def bytes_by_broker(warehouse: Warehouse) -> tuple[dict[int, int], datetime | No
 
 def usable_bytes(warehouse: Warehouse) -> dict[int, int]:
     """Return the bytes left on the disks of each broker that reported them to `surveyor sizes`."""
-    return _of_volumes(warehouse, "usable_bytes")
+    found = Counter[int]()
+    for disk in volumes_of(reported_log_dirs(warehouse)):
+        if disk.usable_bytes is not None:
+            found[disk.broker_id] += disk.usable_bytes
+    return found
 
 
-def total_bytes(warehouse: Warehouse) -> dict[int, int]:
-    """Return the size of the disks of each broker that reported it to `surveyor sizes`."""
-    return _of_volumes(warehouse, "total_bytes")
+def total_bytes(log_dirs: Iterable[LogDir]) -> dict[int, int]:
+    """Return the size of the disks of each broker that reported that of some log dir."""
+    found = Counter[int]()
+    for disk in volumes_of(log_dirs):
+        found[disk.broker_id] += disk.total_bytes
+    return found
 
 
-def _of_volumes(warehouse: Warehouse, column: str) -> dict[int, int]:
-    """Add up a column of table `log_dirs` by broker.
+def reported_log_dirs(warehouse: Warehouse, *filters: Filter) -> list[LogDir]:
+    """Return the log dirs that brokers reported to `surveyor sizes`."""
+    return decode_rows(LogDir, warehouse.read(LogDir.TABLE, *filters)) if warehouse.has(LogDir.TABLE) else []
 
-    Log dirs with the same size and the same free space count as one volume.
-    """
+
+def cordoned_brokers(warehouse: Warehouse) -> set[int]:
+    """Return the brokers whose log dirs are all cordoned, so that they take no new replicas."""
     if not warehouse.has("log_dirs"):
-        return {}
-    reported = warehouse.read("log_dirs", columns=["broker_id", "total_bytes", "usable_bytes"])
-    distinct = reported.group_by(reported.column_names).aggregate([])
-    known = distinct.filter(pc.is_valid(distinct[column]))
-    return dict(values_of(known.group_by("broker_id").aggregate([(column, "sum")]), "broker_id", f"{column}_sum"))
+        return set()
+    reported = warehouse.read("log_dirs", columns=["broker_id", "cordoned"])
+    is_open = pc.invert(pc.fill_null(reported["cordoned"], fill_value=False))
+    return {*reported["broker_id"].to_pylist()} - {*reported.filter(is_open)["broker_id"].to_pylist()}

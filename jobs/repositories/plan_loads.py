@@ -1,20 +1,20 @@
-"""The loads that plans are compared by: the windows of a profile, else the mean of recent hours, else imported loads.
+"""The loads that plans are made and compared by: the windows of a profile, else the mean of hours, else imported loads.
 
-Only the tables' files are read here, not their rows: which rows count is found from the statistics of the files. A
-warehouse without loads costs three looks into Delta logs.
+Profiles are found from the statistics of files. A warehouse without loads costs three looks into Delta logs.
 """
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
 from typing import Final
 
+from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.repositories.loads import HOUR
+from jobs.repositories.loads import HOUR, LoadWindow, find_window
 from schemas.rows import PartitionLoad, ProfiledLoad
+from schemas.text import pluralise
 
 DEFAULT_PROFILE: Final = "default"
 
-MEAN_OF: Final = timedelta(days=7)
+MEAN_OF: Final = "7d"
 """The hours up to the newest that count if there is no profile."""
 
 
@@ -22,32 +22,47 @@ MEAN_OF: Final = timedelta(days=7)
 class LoadRows:
     """The rows of a table that are loads of plans.
 
-    `profile` and `version` are those of LOAD_PROFILES. Without a profile the rows are the hours of PARTITION_LOAD after
-    `since`; None for the imported loads of every hour.
+    `profile` and `version` are those of LOAD_PROFILES. Without a profile the rows are those of PARTITION_LOAD in the
+    hours of `window`.
     """
 
     profile: str | None = None
     version: int = 0
-    since: datetime | None = None
-    until: datetime | None = None
+    window: LoadWindow = field(default_factory=LoadWindow)
+
+    @property
+    def filters(self) -> list[Filter]:
+        """The filters of the rows in their table."""
+        if self.profile is None:
+            return self.window.filters
+        return [("profile", "=", self.profile), ("version", "=", self.version)]
 
     @property
     def title(self) -> str:
         if self.profile is not None:
             return f"profile {self.profile}, version {self.version}"
-        if self.since is None:
+        if self.window.newest is None:
             return "imported loads"
-        return f"the mean of the hours from {self.since + HOUR:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M} UTC"
+        hours = pluralise(len(self.window.hours), "hour")
+        return f"the mean of {hours} until {self.window.newest + HOUR:%Y-%m-%d %H:%M} UTC"
 
 
-def plan_loads(warehouse: Warehouse) -> LoadRows | None:
-    """Return which loads count; None if the warehouse has none."""
-    if profile := find_profile(warehouse):
-        return profile
+def plan_loads(warehouse: Warehouse, profile: str | None = None, window: str | None = None) -> LoadRows | None:
+    """Return which loads count: of a window as `find_window` takes it, or of a profile; None if there are none."""
+    if window is None and (found := find_profile(warehouse, profile)):
+        return found
     if not warehouse.count(PartitionLoad.TABLE):
         return None
-    until = warehouse.latest(PartitionLoad.TABLE, "hour")
-    return LoadRows(since=None if until is None else until - MEAN_OF, until=until)
+    return LoadRows(window=find_window(warehouse, window or MEAN_OF))
+
+
+def has_sizes(warehouse: Warehouse, rows: LoadRows | None) -> bool:
+    """Return whether a plan by these loads knows what it copies: by their sizes, else by those of `surveyor sizes`."""
+    if rows is not None:
+        table = PartitionLoad.TABLE if rows.profile is None else ProfiledLoad.TABLE
+        if warehouse.count_where(table, *rows.filters, ("size_bytes", ">=", 0)):
+            return True
+    return warehouse.has("sizes") and bool(warehouse.count("sizes"))
 
 
 def find_profile(warehouse: Warehouse, name: str | None = None) -> LoadRows | None:

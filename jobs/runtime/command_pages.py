@@ -41,7 +41,7 @@ PANELS: Final = {
             "settle",
         ),
         *("shift", "sizes", "skip_elections", "skip_unsafe", "stable_for", "start_index", "strategy"),
-        *("topics_to_move_json_file", "within", "budget", "resources", "relieve", "effort"),
+        *("topics_to_move_json_file", "within", "budget", "pareto", "resources", "relieve", "effort"),
         *("load_profile", "load_window"),
     ),
 }

@@ -23,7 +23,7 @@ def approval(*, yes: bool) -> Approve | None:
 def ask(review: Review) -> bool:
     """Show a review on the terminal and ask; without a terminal --apply is enough, except for what is refused then."""
     if not is_terminal():
-        for line in warning_lines(review.warnings):
+        for line in [*review.notes, *warning_lines(review.warnings)]:
             log(line)
         if review.unattended_refusal is not None:
             raise RefusedError(review.unattended_refusal)

@@ -50,7 +50,8 @@ class CommandResult:
 
     `fields` belong to the JSON object, `lines` the tables and lines for people. `steps` are suggestions for the next
     command; they are `next` of the object and the last lines. None is for commands without suggestions. `warnings` are
-    the warnings among the lines, for commands that warn; the object repeats these and the logged ones.
+    the warnings among the lines, for commands that always have this member; the object repeats these and the logged
+    ones.
     """
 
     __slots__ = ("exit_code", "fields", "lines", "steps", "warnings")
@@ -70,8 +71,8 @@ class CommandResult:
     def json(self) -> Result:
         """The JSON object with its warnings and suggestions."""
         result = self.fields
-        if self.warnings is not None:
-            result = result | warnings_in_json(self.warnings)
+        if self.warnings is not None or _warnings_given.get():
+            result = result | warnings_in_json(self.warnings or ())
         return result if self.steps is None else result | next_in_json(self.steps)
 
 
@@ -141,6 +142,12 @@ def warn(text: str) -> None:
     """Log a warning, and repeat it in `warnings` of the result."""
     _log(f"surveyor: warning: {text}", logging.WARNING, None, {})
     keep_warnings([text])
+
+
+def warn_once(text: str) -> None:
+    """Log a warning unless this command already has."""
+    if text not in _warnings_given.get():
+        warn(text)
 
 
 def keep_warnings(texts: Iterable[str]) -> None:

@@ -19,6 +19,7 @@ from typer.main import get_command, get_group
 
 from jobs.core.signals import install_handlers
 from jobs.runtime.command_pages import CommandLine
+from jobs.runtime.pace import DEFAULT, Pace
 
 LOG_FORMAT_OPTION: Final = "--log-format"
 LOG_FORMAT_VARIABLE: Final = "SURVEYOR_LOG_FORMAT"
@@ -55,7 +56,7 @@ def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above
     return get_command(alone)
 
 
-def run_program(app: typer.Typer) -> None:
+def run_program(app: typer.Typer, pace: Pace = DEFAULT) -> None:
     """Run the command line of this process and exit.
 
     Usage errors are log records in the JSON format, and the JSON object of a command that was requested to print one.
@@ -65,7 +66,7 @@ def run_program(app: typer.Typer) -> None:
     result_file = _values(words, *RESULT_FILE_OPTION)[-1:]
     as_json = requests_result(words)
     if not (requests_json(words) or as_json or result_file):
-        app()
+        app(obj=pace)
         return
     from jobs.core import logs  # noqa: PLC0415 - --help as text does not need it
     from jobs.runtime.output import write_json  # noqa: PLC0415 - as above
@@ -73,7 +74,7 @@ def run_program(app: typer.Typer) -> None:
     if requests_json(words):
         logs.configure(log_format=logs.LogFormat.JSON)
     try:
-        sys.exit(get_command(app).main(standalone_mode=False) or 0)
+        sys.exit(get_command(app).main(standalone_mode=False, obj=pace) or 0)
     except typer.Abort:
         sys.exit(1)
     except Exception as error:

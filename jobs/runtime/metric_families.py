@@ -61,7 +61,11 @@ HELP: Final[Mapping[str, str]] = {
     "broker_in_used_ratio": "Share of the capacity of its network that the broker receives, replication included.",
     "broker_out_used_ratio": "Share of the capacity of its network that the broker sends, replication included.",
     "broker_cpu_used_ratio": "Share of the capacity of its CPU that the broker uses.",
-    "load_worst_broker_ratio": "Load of the broker with the most of a resource, as a multiple of the mean.",
+    "broker_disk_full_timestamp_seconds": (
+        "When the disk is full as it grows now; log_dir is empty where log dirs are not known."
+    ),
+    "load_worst_broker_ratio": "Load of the broker with the most of a resource, as a multiple of its share.",
+    "partitions_without_load": "Partitions without a load in the newest hour.",
     "control_active": "Whether this process is the controller.",
     "control_zookeeper_connected": "Whether ZooKeeper is connected.",
     "control_cycle_seconds": "Duration of a cycle.",
@@ -85,18 +89,19 @@ class MetricFamilies:
 
     def gauge(self, name: str, value: float | None, text: str = "") -> Metric:
         """Return a gauge with one value, or with no sample if it is None."""
-        return self.by("", name, {} if value is None else {"": value}, text=text)
+        return self.by((), name, {} if value is None else {(): value}, text=text)
 
     def by(
         self,
-        label: str,
+        labels: str | tuple[str, ...],
         name: str,
         values: Mapping[Any, float],
         family: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
         text: str = "",
     ) -> Metric:
-        """Return a metric with a sample for each key of `values`."""
-        metric = family(f"surveyor_{name}", text or HELP[name], labels=["cluster", *([label] if label else [])])
+        """Return a metric with a sample for each key of `values`, which is a tuple if `labels` is one."""
+        names = (labels,) if isinstance(labels, str) else labels
+        metric = family(f"surveyor_{name}", text or HELP[name], labels=["cluster", *names])
         for key, value in values.items():
-            metric.add_metric([self.cluster, *([str(key)] if label else [])], value)
+            metric.add_metric([self.cluster, *map(str, (key,) if isinstance(labels, str) else key)], value)
         return metric

@@ -29,9 +29,6 @@ PATH: Final = "/metrics"
 HEALTH_PATH: Final = "/healthz"
 
 
-REQUEST_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds for a client to send its whole request, and for an answer to be sent."""
-
 MAX_UNREAD_REQUESTS: Final = 64
 """Connections whose request is still incomplete; a further one closes the oldest, which bounds threads and files."""
 
@@ -62,8 +59,16 @@ class MetricsServer(ThreadingWSGIServer):
     request_queue_size = BACKLOG
 
     def __init__(
-        self, address: tuple[str, int], read: Callable[[], list[Metric]], fault: Callable[[], str | None] = _no_fault
+        self,
+        address: tuple[str, int],
+        read: Callable[[], list[Metric]],
+        fault: Callable[[], str | None] = _no_fault,
+        *,
+        request_seconds: float = 5.0,
+        max_scrapes: int = MAX_SCRAPES,
     ) -> None:
+        """Listen; `request_seconds` is how long a client may send its request, and an answer may be sent."""
+        self.request_seconds = request_seconds
         self._unread: dict[socket.socket, None] = {}
         self._unread_lock = Lock()
         if ":" in address[0]:
@@ -75,7 +80,7 @@ class MetricsServer(ThreadingWSGIServer):
                 f"cannot listen on {address[0]}:{address[1]} ({error.strerror or error}); give another port, or an "
                 "address of this machine",
             ) from None
-        self.set_app(_application(read, fault))
+        self.set_app(_application(read, fault, max_scrapes))
 
     @property
     def url(self) -> str:
@@ -124,9 +129,9 @@ def _log_unexpected(error: BaseException) -> None:
 class _RequestReader(RawIOBase):
     """Reads one request within a total time limit; a per-read time-out would let a slow client send it byte by byte."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._end = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._seconds = connection, seconds
+        self._end = time.monotonic() + seconds
 
     def readable(self) -> bool:
         return True
@@ -136,7 +141,7 @@ class _RequestReader(RawIOBase):
             self._connection.settimeout(max(self._end - time.monotonic(), 0.001))  # 0 would mean not to wait at all
             count = self._connection.recv_into(buffer)
         finally:
-            self._connection.settimeout(REQUEST_TIMEOUT_SECONDS)
+            self._connection.settimeout(self._seconds)
         if not count:
             raise ConnectionAbortedError("the client sent no complete request")
         return count
@@ -157,7 +162,7 @@ class _RequestHandler(WSGIRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.rfile.close()
-        self.rfile = BufferedReader(_RequestReader(self.connection))
+        self.rfile = BufferedReader(_RequestReader(self.connection, self.server.request_seconds))
 
     def handle(self) -> None:
         """Handle one request, with the errors of the connection, which the base does not handle."""
@@ -177,13 +182,15 @@ class _RequestHandler(WSGIRequestHandler):
         """Log no requests: they come every few seconds."""
 
 
-def _application(read: Callable[[], list[Metric]], fault: Callable[[], str | None]) -> "WSGIApplication":
+def _application(
+    read: Callable[[], list[Metric]], fault: Callable[[], str | None], max_scrapes: int
+) -> "WSGIApplication":
     metrics_application: WSGIApplication = make_wsgi_app(MetricsCollector(read))
-    lock, scrapes = Lock(), BoundedSemaphore(MAX_SCRAPES)
+    lock, scrapes = Lock(), BoundedSemaphore(max_scrapes)
 
     def scrape(environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
         if not scrapes.acquire(blocking=False):
-            raise UnreadableError(f"{MAX_SCRAPES} requests wait for the metrics already")
+            raise UnreadableError(f"{max_scrapes} requests wait for the metrics already")
         try:
             with lock:  # the tables are read for one request at a time
                 return metrics_application(environ | {"QUERY_STRING": ""}, start_response)

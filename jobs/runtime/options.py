@@ -30,7 +30,8 @@ from jobs.runtime.command_pages import CommandLine, name_value
 from jobs.runtime.console import CommandResult, escape_unencodable, forget_warnings, log, warn
 from jobs.runtime.lazy_commands import LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
 from jobs.runtime.output import emit, write_json
-from jobs.runtime.settings import NO_THROTTLE, Settings, settings_from
+from jobs.runtime.pace import DEFAULT
+from jobs.runtime.settings import UNRATED, Settings, settings_from
 from jobs.runtime.suggestions import full_commands_in_errors, given_options, warn_of_old_spelling
 
 Cluster = Annotated[
@@ -104,9 +105,7 @@ Requests = Annotated[
 ]
 Throttle = Annotated[
     str | None,
-    typer.Option(
-        help="Maximum bytes per second that each broker copies, as 50MB/s; none: no limit [default: from the conf]."
-    ),
+    typer.Option(help="Copy at most so much per second, as 50MB/s; auto: by load; none: no limit [default: conf]."),
 ]
 MaxWait = Annotated[str | None, typer.Option(help="Stop waiting after this time and exit with 25 [default: no limit].")]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
@@ -161,8 +160,8 @@ EngineOption = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
-        help="What computes plans and snapshots: embedded, without a JVM; spark; auto: Spark under spark-submit, with "
-        "--remote or a master, else embedded [default: auto].",
+        help="What computes plans and snapshots. auto: Spark under spark-submit, with --remote or a master, else "
+        "embedded [default: auto].",
         envvar=ENGINE,
     ),
 ]
@@ -261,7 +260,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             if arguments.get("parallel") is not None and not fleet:
                 raise UsageError("--parallel is for several clusters: give --all-clusters, too")
             given = {name.removeprefix(OTHER): words for name, words in given_options(context).items()}
-            settings = settings_from(**common, fleet=fleet, given_options=given)
+            settings = settings_from(**common, fleet=fleet, given_options=given, pace=context.obj or DEFAULT)
             if given.get("fleet") == (OTHER_SPELLINGS["fleet"],):
                 warn_of_old_spelling(OTHER_SPELLINGS["fleet"], "--all-clusters")
             its_own = {"context": context} if "context" in own.parameters else {}
@@ -298,7 +297,7 @@ def check_throttle(throttle: str | None, configured: str | None = None) -> None:
     `configured` is the rate of the cluster's configuration file, which applies without the option.
     """
     option, rate = ("--throttle", throttle) if throttle else (f"throttle in {conf_section()},", configured)
-    if rate in {None, NO_THROTTLE}:
+    if rate in UNRATED:
         return
     slow = slow_rate_warning(option, str(rate))
     if slow is not None:

@@ -5,8 +5,11 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
 
 from jobs.core.status_line import colored, escape_control_chars
 from jobs.runtime.console import CommandResult, Result, log, stdout
@@ -51,7 +54,7 @@ def show(part: "Table | str") -> None:
 
 def write_json(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
     """Write the JSON object to stdout and the result file, as requested."""
-    text = json.dumps(result, default=str)
+    text = json_text(result)
     if as_json:
         print(text)  # noqa: T201 - the object and nothing else
     if result_file is not None:
@@ -59,6 +62,19 @@ def write_json(result: Result, as_json: bool, result_file: Path | None) -> None:
             result_file.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             log(f"surveyor: --result-file {result_file} could not be written: {error.strerror}", logging.ERROR)
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401 - what a result can hold
+    """Return JSON, with times as RFC 3339 has them and other values without a JSON type as their text.
+
+    >>> json_text({"hour": datetime.fromisoformat("2026-11-30T22:00:00+00:00"), "file": Path("a/b")})
+    '{"hour": "2026-11-30T22:00:00Z", "file": "a/b"}'
+    """
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON can hold
+    return msgspec.to_builtins(value) if isinstance(value, datetime) else str(value)
 
 
 def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
@@ -80,10 +96,10 @@ def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> 
     >>> "".join(_texts({"plan_id": "5f"}, {"rows": [{"partition": 0}, {"partition": 1}], "rest": []}))
     '{"plan_id": "5f", "rows": [{"partition": 0}, {"partition": 1}], "rest": []}\n'
     """
-    yield json.dumps(result, default=str)[:-1]
+    yield json_text(result)[:-1]
     for name, rows in lists.items():
         yield f', "{name}": ['
-        yield from (", " * (number > 0) + json.dumps(row, default=str) for number, row in enumerate(rows))
+        yield from (", " * (number > 0) + json_text(row) for number, row in enumerate(rows))
         yield "]"
     yield "}\n"
 
@@ -125,6 +141,6 @@ def _yaml(value: Any) -> str:  # noqa: ANN401 - what JSON can hold
     import yaml  # noqa: PLC0415 - slow, and only needed for YAML
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml, if present, is twenty times as fast
-    plain = json.loads(json.dumps(value, default=str))
+    plain = json.loads(json_text(value))
     text: str = yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
     return text

@@ -20,6 +20,8 @@ class Review:
     """The warnings among `lines`, which are logged even if no question can be asked."""
     expected_word: str | None = None
     """The only answer that approves, for what cannot be undone; without it the question is one of yes or no."""
+    notes: Sequence[str] = ()
+    """Other lines that are logged even if no question can be asked."""
     unattended_refusal: str | None = None
     """Reason why nothing is written if no question can be asked; None if `--apply` is enough then."""
 

@@ -8,7 +8,7 @@ line on stderr shows which value is used, so that no command runs on an unintend
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from jobs.core.text_decoding import read_text_file
 from jobs.core.units import parse_period, parse_rate
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import log, warn
+from jobs.runtime.pace import DEFAULT, Pace
 from jobs.runtime.suggestions import GivenOptions
 from jobs.runtime.zookeeper_commands import INSTEAD
 
@@ -64,6 +65,21 @@ _Conf = TypeVar("_Conf", bound=Struct)
 NO_THROTTLE: Final = "none"
 """The value of --throttle that removes a throttle."""
 
+AUTO_THROTTLE: Final = "auto"
+"""The value of --throttle that follows the load of brokers."""
+
+UNRATED: Final = frozenset({None, NO_THROTTLE, AUTO_THROTTLE})
+"""Values of --throttle that are no rate."""
+
+
+def _check_patterns(key: str, patterns: Iterable[str]) -> None:
+    """Raise ValueError for a pattern that is not a regex."""
+    for text in patterns:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ValueError(f"{key} has {text!r}, which is not a regex: {error}") from None
+
 
 class LimitsConf(Struct, frozen=True, forbid_unknown_fields=True):
     """Limits that a commit refuses to exceed."""
@@ -74,10 +90,11 @@ class LimitsConf(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CapacityConf(Struct, frozen=True, forbid_unknown_fields=True, rename={"in_": "in"}):
-    """The network of each broker, and the share of its capacities that plans may use."""
+    """The network of each broker, the replicas that it may have, and the share of its capacities that plans may use."""
 
     in_: str | None = None
     out: str | None = None
+    replicas: Annotated[int, Meta(gt=0)] | None = None
     limit_share: Annotated[float, Meta(gt=0, le=1)] | None = None
 
     def __post_init__(self) -> None:
@@ -91,6 +108,26 @@ class CapacityConf(Struct, frozen=True, forbid_unknown_fields=True, rename={"in_
         """Bytes per second, replication included, by resource; only resources that the file states."""
         stated = {"in": self.in_, "out": self.out}
         return {resource: parse_rate(resource, rate) for resource, rate in stated.items() if rate is not None}
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """The capacities by resource, in its unit; only resources that the file states."""
+        return self.rates | ({} if self.replicas is None else {"replicas": self.replicas})
+
+
+class LeadersConf(Struct, frozen=True, forbid_unknown_fields=True):
+    """Brokers that should lead partitions, by the rules of plans by load.
+
+    `min`: the partitions of a topic that each broker leads at least. `even`: names and regexes of topics of which each
+    broker leads as many partitions, give or take one. `racks`: racks whose brokers lead where they have a replica.
+    """
+
+    min: dict[str, Annotated[int, Meta(gt=0)]] = {}
+    even: tuple[str, ...] = ()
+    racks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_patterns("even", self.even)
 
 
 class ClusterConf(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -110,19 +147,16 @@ class ClusterConf(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     throttle: str | None = None
     limits: LimitsConf = LimitsConf()
     capacity: CapacityConf = CapacityConf()
+    leaders: LeadersConf = LeadersConf()
 
     def __post_init__(self) -> None:
         try:
             parse_period("retention", self.retention)
-            if self.throttle not in {None, NO_THROTTLE}:
+            if self.throttle not in UNRATED:
                 parse_rate("throttle", str(self.throttle))
         except UsageError as error:
             raise ValueError(str(error)) from None
-        for text in self.internal_topics:
-            try:
-                re.compile(text)
-            except re.error as error:
-                raise ValueError(f"internal_topics has {text!r}, which is not a regex: {error}") from None
+        _check_patterns("internal_topics", self.internal_topics)
 
 
 class InvalidClusterConf(ClusterConf, frozen=True):
@@ -164,6 +198,7 @@ class Settings:
     """Sources of the values of options, for messages (`jobs.core.option_places`)."""
     conf_section: str | None = None
     """The only section of the file with the cluster's address, with --all-clusters."""
+    pace: Pace = DEFAULT
 
     @property
     def for_people(self) -> bool:
@@ -172,10 +207,19 @@ class Settings:
 
     @property
     def throttle(self) -> int | None:
-        """Throttle of replica copies in bytes per second, from --throttle or the file; None for no throttle."""
+        """Rate of replica copies in bytes per second, from --throttle or the file; None without a fixed rate."""
+        text = self._throttle
+        return None if text in UNRATED else parse_rate("--throttle", str(text))
+
+    @property
+    def is_throttled_by_load(self) -> bool:
+        """Whether --throttle, or the file, is `auto`."""
+        return self._throttle == AUTO_THROTTLE
+
+    @property
+    def _throttle(self) -> str | None:
         given = self.given_options.get("throttle")
-        text = given[-1] if given else self.conf.throttle
-        return None if text in {None, NO_THROTTLE} else parse_rate("--throttle", str(text))
+        return given[-1] if given else self.conf.throttle
 
     @property
     def place(self) -> Place:
@@ -353,6 +397,7 @@ def settings_from(
     log_level: LogLevel | None = None,
     log_format: LogFormat | None = None,
     given_options: GivenOptions | None = None,
+    pace: Pace = DEFAULT,
 ) -> Settings:
     """Merge options and file, and log as they specify; for a `fleet`, the clusters come only from the file."""
     sources = Sources(given_options or {}, conf_path)
@@ -377,6 +422,7 @@ def settings_from(
         remote=remote,
         engine=sources.prefer("engine", engine, conf.engine, notify=lambda _: None) or Engine.AUTO,
         output=output,
+        pace=pace,
     )
     if fleet:
         members = _fleet_members(sources, conf, addresses, places, of_command)
@@ -518,6 +564,7 @@ SINGLE_CLUSTER_OPTIONS: Final = (
     *("snapshot", "as_of", "to_snapshot", "plan"),
     *("brokers", "broker_list", "add_brokers", "remove_brokers", "replace", "replica_assignment"),
     *("restart", "restart_order", "partition", "migration", "rolled_back", "watch", "apply", "yes", "max_wait"),
+    *("pareto", "load", "weeks", "add", "remove", "growth", "days"),
     *("path_to_json_file", "reassignment_json_file", "topics_to_move_json_file", "topics_json_file", "sizes"),
 )
 """Options that concern one cluster: its name and connections, snapshots, brokers, partitions, and what writes to it."""

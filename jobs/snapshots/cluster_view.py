@@ -15,7 +15,7 @@ from jobs.adapters.clusters.interface import Cluster, LiveReading, TopicOverride
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.cluster import REASSIGN, ignored_by_kafka
+from jobs.adapters.zookeeper.cluster_state import REASSIGN, ignored_by_kafka
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
 from schemas.enums import RequestKind
@@ -103,10 +103,6 @@ class ClusterView:
         for path, reason in unread.items():
             paths.setdefault(reason, []).append(path)
         return [f"throttles set in {abbreviate(some)} are unknown: {reason}" for reason, some in paths.items()]
-
-
-LIVE_TIMEOUT_SECONDS: Final = 5.0
-"""Connect timeout of a command that only shows the live state; short, because a user waits for the result."""
 
 
 def view_now(cluster: Cluster, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> ClusterView:

@@ -16,7 +16,7 @@ from jobs.core.units import format_bytes, format_duration
 from jobs.repositories.copy_volume import VOLUME_SCHEMA, volume_rows
 from jobs.repositories.log_sizes import stored_volume
 from jobs.snapshots.cluster_view import ClusterView
-from planner.reassignment.throttled_copies import CopyLimit, copy_limits
+from planner.reassignment.copy_limits import CopyLimit, copy_limits
 from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.enums import Action
 from schemas.rows import Change, Key, Row, ThrottledConfig

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.clusters.interface import TopicOverrides
-from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.adapters.zookeeper.cluster_state import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.core.arrow_rows import Bools, Ints, StoredRows, values_of
 from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.controller_epochs import latest_epoch

@@ -15,11 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.brokers.admin_client import read_properties
-from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs
+from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.clusters.interface import Cluster, ClusterMetadata, ConfigDefaults
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.spark.session import task_progress
-from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
@@ -69,7 +68,7 @@ def read_driver_metadata(
 
     `refuse` may raise an error for what was read, before brokers are asked and Spark starts.
     """
-    reading = cluster.read_driver_metadata(SMALL_CLUSTER_PARTITIONS)
+    reading = cluster.read_driver_metadata(settings.pace.small_cluster)
     refuse(reading.metadata)
     configs = _request_broker_configs(settings, reading.metadata.live_brokers, reading.settings)
     return DriverMetadata(reading.metadata, reading.is_small, configs)
@@ -84,11 +83,11 @@ def _request_broker_configs(
 
     def request() -> None:
         try:
-            configs = read_broker_configs(
+            configs, _ = read_broker_configs(
                 brokers,
                 settings.conf.command_config,
                 known.overrides,
-                CONFIG_TIMEOUT_SECONDS,
+                settings.pace.configs,
                 defaults=known.defaults,
             )
         except BaseException as error:  # noqa: BLE001 - raised where the result is used

@@ -4,7 +4,6 @@ The response of a broker replaces its rows in the table `sizes`. Rows of brokers
 time at which they were measured.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
@@ -19,7 +18,7 @@ from jobs.core.errors import UnreadableError
 from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.core.units import Part, format_bytes
 from jobs.repositories.snapshots import refuse_other_cluster_id
-from jobs.runtime.console import CommandResult, Summary, log
+from jobs.runtime.console import CommandResult, Summary, warn
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
@@ -135,7 +134,7 @@ def report_sizes(settings: Settings) -> CommandResult:
     """Request the sizes, log warnings, and return a summary."""
     stored = take_sizes(settings)
     for warning in _warnings(stored):
-        log(f"surveyor: {warning}", logging.WARNING)
+        warn(warning)
     future = f", {stored.future} of them moving to another log dir" if stored.future else ""
     counts = (
         f"{pluralise(stored.replicas, 'replica')} of {pluralise(stored.topics, 'topic')} on "

@@ -16,13 +16,13 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from jobs.adapters.clusters.interface import Cluster, ClusterMetadata
-from jobs.adapters.delta.locks import VACUUM, holder, locked
+from jobs.adapters.delta.lock_files import VACUUM, holder, locked
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_lease import SNAPSHOT, SnapshotLease, leased_snapshot
 from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
-from jobs.core.migration_signs import migration_notice
+from jobs.core.migration_refusal import migration_notice
 from jobs.repositories.actor import this_process
 from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired

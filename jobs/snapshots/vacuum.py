@@ -26,11 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.arrow_reads import Filter
-from jobs.adapters.delta.locks import VACUUM, locked
+from jobs.adapters.delta.lock_files import VACUUM, locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import TARGET_FILE_BYTES, Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.units import parse_period
+from jobs.repositories.loads import newest_sample
 from jobs.repositories.plans.store import drop_plans, is_empty
 from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, rows_to_keep
 from jobs.runtime.console import CommandResult, Result, table
@@ -82,11 +83,11 @@ FileSizes = dict[str, int]
 
 
 def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
-    """Return the id of the oldest snapshot taken within `keep` before `now`, else of the newest."""
+    """Return the id of the oldest snapshot taken within `keep` before `now`, else of the newest, 0 without any."""
     cutoff = now - keep
     ids, taken = snapshots["snapshot_id"], snapshots["taken_at"]
     recent = ids.filter(pc.greater_equal(taken, pa.scalar(cutoff, taken.type)))
-    oldest: int = pc.min(recent).as_py() if len(recent) else pc.max(ids).as_py()
+    oldest: int = pc.min(recent).as_py() if len(recent) else pc.max(ids).as_py() or 0
     return oldest
 
 
@@ -136,8 +137,9 @@ def _drop_rows(warehouse: Warehouse, oldest: int, now: datetime, *, dry_run: boo
         drop_plans(warehouse, empty)
     dropped["plans"] = len(empty)
     dropped["partition_history"] = _shorten_history(warehouse, oldest, dry_run=dry_run)
+    hour = now.replace(minute=0, second=0, microsecond=0)  # of a part of an hour a rollup could compute less
     for name, (column, kept) in LOAD_KEPT.items():
-        dropped[name] = _drop_where(warehouse, name, (column, "<", now - kept), dry_run=dry_run)
+        dropped[name] = _drop_where(warehouse, name, (column, "<", hour - kept), dry_run=dry_run)
     dropped["load_profiles"] = sum(
         _drop_where(warehouse, "load_profiles", ("profile", "=", profile), ("version", "<", oldest), dry_run=dry_run)
         for profile, oldest in _oldest_versions(warehouse).items()
@@ -219,7 +221,8 @@ def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> CommandR
     """Delete what is older than `keep`, by default the configured retention, and return a summary."""
     kept = settings.conf.retention if keep is None else keep
     age = parse_period("--keep", kept)
-    find_snapshot(settings.warehouse)
+    if not settings.warehouse.exists() or newest_sample(settings.warehouse) is None:
+        find_snapshot(settings.warehouse)
     settings.warehouse.ensure_tables()
     result = vacuum_warehouse(settings.warehouse, datetime.now(UTC), age, dry_run=dry_run)
     return CommandResult({"keep": kept, "dry_run": dry_run, **result}, *_text_output(settings, result, dry_run=dry_run))
@@ -228,9 +231,9 @@ def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> CommandR
 def _text_output(settings: Settings, result: Result, *, dry_run: bool) -> list[Any]:
     rows = [row for row in result["tables"] if row["files_before"]]
     would = "would be " if dry_run else ""
+    oldest = f"the oldest is then {result['oldest_snapshot']}; " if result["oldest_snapshot"] else ""
     summary = (
-        f"{pluralise(result['snapshots_dropped'], 'snapshot')} {would}deleted; the oldest is then "
-        f"{result['oldest_snapshot']}; "
+        f"{pluralise(result['snapshots_dropped'], 'snapshot')} {would}deleted; {oldest}"
         f"{result['bytes_before']:,} bytes before, {result['bytes_after']:,} after"
     )
     waiting = f"files replaced less than {GRACE_HOURS} h ago are kept until a later vacuum"

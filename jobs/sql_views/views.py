@@ -87,20 +87,6 @@ class BrokerLeadership(ViewRow, frozen=True, kw_only=True):
     out_of_sync: int
 
 
-class RecordedImbalance(ViewRow, frozen=True, kw_only=True):
-    """A row of the view `imbalance_history`."""
-
-    VIEW = "imbalance_history"
-    snapshot_id: int
-    taken_at: datetime
-    broker_id: int
-    preferred_partitions: int
-    not_led: int
-    ratio: float | None
-    exceeds: bool | None
-    threshold: float | None
-
-
 class RecordedLeadership(ViewRow, frozen=True, kw_only=True):
     """A row of the view `leaders_over_time`."""
 

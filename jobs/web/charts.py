@@ -1,4 +1,4 @@
-"""Inline SVG charts: grouped bars, lines, a heat map, and a map of hours.
+"""Inline SVG charts of the reports and the dashboard: grouped bars, lines, a heat map, and a map of hours.
 
 Each chart has a title for screen readers. Its values are labels and `<title>` texts of shapes. Colours are classes of
 the page's style, so they follow the dark and the light theme. A chart fills the available width: heights are in pixels
@@ -49,6 +49,14 @@ class Group:
     values: Sequence[Number]
 
 
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing with its legend, and the title above it."""
+
+    title: str
+    picture: Markup
+
+
 _numbers = count(1)
 
 
@@ -71,7 +79,7 @@ def _share(value: Number, whole: Number) -> float:
     return round(100 * value / whole, 2)
 
 
-def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Shown = format_number) -> Markup:
+def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Shown = format_number) -> Chart:
     """Draw a bar for each value of each group, with the series below one another; values must not be negative."""
     most = max((value for group in groups for value in group.values), default=0) or 1
     high = len(series) * BAR_HEIGHT + GROUP_GAP
@@ -97,7 +105,7 @@ def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Show
                     base=y + BAR_HEIGHT - 2.5,
                 )
 
-    return legend(series) + _picture(title, height, parts(), "bars")
+    return Chart(title, legend(series) + _picture(title, height, parts(), "bars"))
 
 
 def legend(series: Sequence[str]) -> Markup:
@@ -115,15 +123,23 @@ LINE: Final = 12
 
 
 def lines(
-    title: str, places: Sequence[str], series: Mapping[str, Sequence[Number | None]], shown: Shown = format_number
-) -> Markup:
-    """Draw a line for each series over the same places; values must not be negative, and None is a gap."""
+    title: str,
+    places: Sequence[str],
+    series: Mapping[str, Sequence[Number | None]],
+    shown: Shown = format_number,
+    at: Sequence[Number] = (),
+) -> Chart:
+    """Draw a line for each series over the same places; values must not be negative, and None is a gap.
+
+    `at` are the positions of the places, ascending from 0; without them places are evenly spaced.
+    """
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
-    last = max(len(places) - 1, 1)
+    positions = at or range(len(places))
+    last = max(*positions, 1)
     known = {
         name: [
-            (_share(number, last), _height(value, most), value)
-            for number, value in enumerate(values)
+            (_share(position, last), _height(value, most), value)
+            for position, value in zip(positions, values, strict=True)
             if value is not None
         ]
         for name, values in series.items()
@@ -155,7 +171,7 @@ def lines(
                 ).format(place=place, x=x, y=y, name=name, text=shown(value), base=round(labels[name] + 4, 1))
         yield _axis(places, HEIGHT + AXIS - 5)
 
-    return legend(list(series)) + _picture(title, HEIGHT + AXIS, parts(), "lines")
+    return Chart(title, legend(list(series)) + _picture(title, HEIGHT + AXIS, parts(), "lines"))
 
 
 def _height(value: Number, most: Number) -> float:
@@ -226,7 +242,7 @@ class CellRow:
 
 def heat_map(
     title: str, unit: str, rows: Sequence[CellRow], places: Sequence[str], absences: Mapping[str, str]
-) -> Markup:
+) -> Chart:
     """Draw a row of cells for each name, darker for larger values; equal adjacent cells are merged.
 
     `absences` maps each kind of absence, which has its own style, to its meaning.
@@ -251,7 +267,7 @@ def heat_map(
     key = Markup(
         '<ul class="legend"><li>0 <span class="shade-key" aria-hidden="true"></span> {most} {unit}</li>{meanings}</ul>',
     ).format(most=format_number(most), unit=unit, meanings=Markup().join(meanings))
-    return key + _picture(title, height + AXIS, parts(), "shades")
+    return Chart(title, key + _picture(title, height + AXIS, parts(), "shades"))
 
 
 _HATCH: Final = Markup(
@@ -337,7 +353,7 @@ class HourRow:
     values: Sequence[float | None]
 
 
-def hour_map(title: str, rows: Sequence[HourRow], hours: Sequence[datetime], shown: Shown) -> Markup:
+def hour_map(title: str, rows: Sequence[HourRow], hours: Sequence[datetime], shown: Shown) -> Chart:
     """Draw a row of cells for each name, a cell for each hour, darker for larger values; gaps stay blank.
 
     Cells of the same shade are one path, so that the map of hundreds of rows is small. Many rows are low, and not each
@@ -368,7 +384,7 @@ def hour_map(title: str, rows: Sequence[HourRow], hours: Sequence[datetime], sho
         '<ul class="legend"><li>0 <span class="shade-key deep" aria-hidden="true"></span> {most}</li>'
         "<li>blank: not known</li></ul>"
     ).format(most=shown(most))
-    return key + _picture(title, height + AXIS, parts(), "hours")
+    return Chart(title, key + _picture(title, height + AXIS, parts(), "hours"))
 
 
 def _paths(rows: Sequence[HourRow], most: float, high: int) -> dict[int, str]:

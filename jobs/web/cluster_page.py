@@ -64,10 +64,10 @@ def cluster_page(settings: Settings, summaries: Summaries, now: datetime) -> str
         "cluster.html",
         about=snapshot_header(summaries.warehouse.cluster, summaries.snapshot, now),
         health=health_facts(summaries.typed_rows(ClusterSummary)[0]),
-        brokers=_brokers(summaries),
-        imbalance=_imbalance(summaries),
+        brokers=brokers_section(summaries),
+        imbalance=imbalance_section(summaries),
         load=load_page(settings, summaries.snapshot, now, summaries.until),
-        leaders=_leaders(summaries),
+        leaders=leaders_section(summaries),
         trouble=unhealthy_partitions(summaries),
         plans=plans(summaries),
         commits=commits(summaries),
@@ -97,7 +97,8 @@ def health_facts(summary: ClusterSummary) -> list[Fact]:
     ]
 
 
-def _brokers(summaries: Summaries) -> dict[str, Any]:
+def brokers_section(summaries: Summaries) -> dict[str, Any]:
+    """Return the charts and the table of the leaders and replicas of brokers and racks."""
     brokers = summaries.typed_rows(BrokerLeadership)
     shown = sorted(brokers, key=attrgetter("leaders", "replicas"), reverse=True)[:BROKERS_DRAWN]
     groups = [Group(broker_name(row), led_and_held(row)) for row in sorted(shown, key=attrgetter("broker_id"))]
@@ -108,8 +109,10 @@ def _brokers(summaries: Summaries) -> dict[str, Any]:
     )
     series = ("partitions led", "replicas held")
     return {
-        "chart": bars("Partitions led and replicas held, by broker", series, groups),
-        "racks": bars("Partitions led and replicas held, by rack", series, by_rack(brokers, led_and_held)),
+        "charts": [
+            bars("Partitions led and replicas held, by broker", series, groups),
+            bars("Partitions led and replicas held, by rack", series, by_rack(brokers, led_and_held)),
+        ],
         "table": EmbeddedTable("brokers", "Brokers", table, brokers=("broker",), choices=("rack", "registered")),
         "cut": len(shown) if len(shown) < len(brokers) else 0,
     }
@@ -145,7 +148,8 @@ class OverallImbalance(Struct, frozen=True, kw_only=True):
     threshold: float | None
 
 
-def _imbalance(summaries: Summaries) -> dict[str, Any]:
+def imbalance_section(summaries: Summaries) -> dict[str, Any]:
+    """Return the chart and the table of the leader imbalance over time."""
     by_snapshot = structs_of(
         OverallImbalance,
         summaries.query(
@@ -182,25 +186,21 @@ def _imbalance(summaries: Summaries) -> dict[str, Any]:
 
 
 def _place(row: OverallImbalance | RecordedLeadership) -> str:
-    return f"#{row.snapshot_id} {row.taken_at:%Y-%m-%d %H:%M}"
+    return f"#{row.snapshot_id} {row.taken_at:%Y-%m-%d %H:%M} UTC"
 
 
 ABSENCES: Final = {"gone": "was registered before", "not there": "was not registered yet"}
 """Values of `presence` in the view `leaders_over_time` for unregistered brokers, and their meaning."""
 
 
-def cell_of(row: RecordedLeadership) -> Cell:
-    """Return the cell of the heat map."""
-    return Cell(row.leaders, row.presence if row.presence in ABSENCES else "")
-
-
-def _leaders(summaries: Summaries) -> dict[str, Any]:
+def leaders_section(summaries: Summaries) -> dict[str, Any]:
+    """Return the chart of the leaders of brokers over time, and the table of those of partitions."""
     recorded = structs_of(RecordedLeadership, summaries.newest_rows(RecordedLeadership.VIEW, SNAPSHOTS_DRAWN))
     newest = {row.snapshot_id: _place(row) for row in recorded}
     taken = summaries.query("SELECT count(*) AS taken FROM snapshots")["taken"][0].as_py()
     cells: dict[int, list[Cell]] = defaultdict(list)
     for row in recorded:
-        cells[row.broker_id].append(cell_of(row))
+        cells[row.broker_id].append(Cell(row.leaders, row.presence if row.presence in ABSENCES else ""))
     most = sorted(cells, key=lambda broker: (-max(cell.value for cell in cells[broker]), broker))[:BROKERS_DRAWN]
     rows = [CellRow(f"broker {broker}", cells[broker]) for broker in sorted(most)]
     left_out = [
@@ -215,11 +215,11 @@ def _leaders(summaries: Summaries) -> dict[str, Any]:
         if rows
         else None,
         "cut": f"The chart shows {cut}." if cut else "",
-        "table": leaders_over_time(summaries),
+        "table": _leaders_over_time(summaries),
     }
 
 
-def leaders_over_time(summaries: Summaries) -> EmbeddedTable:
+def _leaders_over_time(summaries: Summaries) -> EmbeddedTable:
     """Return the leaders of each partition over time, the newest change first."""
     rows = summaries.query(
         """

@@ -3,17 +3,18 @@
 The report and the dashboard show the same figures, maps and tables.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from markupsafe import Markup
 
 from jobs.advice.load import RESOURCE_NAMES, load_steps
+from jobs.console_output.loads import first_full
 from jobs.core.units import format_age, format_bytes
 from jobs.measurement.load_summary import (
     LoadFindings,
@@ -25,21 +26,18 @@ from jobs.measurement.load_summary import (
 )
 from jobs.repositories.loads import HOUR, WEEK, loads_of_week
 from jobs.runtime.settings import Settings
-from jobs.web.charts import HourRow, hour_map
+from jobs.web.charts import Chart, HourRow, hour_map
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact
 from planner.load.findings import (
-    DISK,
-    IN,
-    OUT,
-    RESOURCES,
     UNEVEN_LOAD,
-    filling_disks,
     hottest_partitions,
     shares_of,
+    sum_of_known,
     unevenness,
     with_leader_share,
 )
+from planner.load.resources import DISK, IN, OUT, RESOURCES
 from schemas.rows import Row, Snapshot
 
 PARTITIONS_LISTED: Final = 100
@@ -60,25 +58,11 @@ _GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class LoadMap:
-    """A map of brokers by hour."""
+    """A map of brokers by hour, in bytes per second."""
 
-    title: str
-    rows: list[HourRow]
-    """Bytes per second of the brokers that are drawn."""
-    hours: list[datetime]
-    brokers: int
-    """Brokers with loads."""
-
-    @property
-    def cut(self) -> str:
-        """The brokers that are left out, empty if none are."""
-        drawn = len(self.rows)
-        return f"The map shows the {drawn} of {self.brokers} brokers with most load." if drawn < self.brokers else ""
-
-    @property
-    def drawing(self) -> Markup:
-        """The map as SVG."""
-        return hour_map(self.title, self.rows, self.hours, lambda rate: f"{format_bytes(rate)}/s")
+    chart: Chart
+    cut: str
+    """The brokers that are left out, empty if none are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +93,11 @@ def load_page(settings: Settings, snapshot: Snapshot, now: datetime, until: date
         about=_about(times.hour, now),
         facts=list(_facts(summary, findings)),
         notes=[step.what for step in load_steps(findings, now)],
-        maps=[] if week is None or times.hour is None else [_map(title, week, times.hour) for title in MAPS],
+        maps=[
+            _map(title, week, times.hour)
+            for title, columns in MAPS.items()
+            if week is not None and times.hour is not None and any(pc.count(week[name]).as_py() for name in columns)
+        ],
         brokers=_brokers(summary, week),
         partitions=_partitions(with_leader_share(partitions, summary.loads)),
     )
@@ -125,11 +113,12 @@ def _about(hour: datetime | None, now: datetime) -> str:
 
 def _facts(summary: LoadSummary, findings: LoadFindings) -> Iterator[Fact]:
     for name, column in (("bytes in", "bytes_in"), ("bytes out to consumers", "bytes_out")):
-        yield Fact(name, f"{format_bytes(sum(getattr(load, column) for load in summary.loads))}/s")
-    for worst in unevenness(summary.loads):
+        total = sum_of_known(*(getattr(load, column) for load in summary.loads))
+        yield Fact(name, "unknown" if total is None else f"{format_bytes(total)}/s")
+    for worst in unevenness(summary.shared, summary.capacities):
         mood = "warn" if worst.ratio > UNEVEN_LOAD and worst.resource != DISK else ""
         yield Fact(
-            f"broker {worst.broker_id}, most {RESOURCE_NAMES[worst.resource]}", f"{worst.ratio:.2f} of mean", mood
+            f"broker {worst.broker_id}, most {RESOURCE_NAMES[worst.resource]}", f"{worst.ratio:.2f} of its share", mood
         )
     if summary.capacities:
         count = len(findings.above_limits)
@@ -142,7 +131,7 @@ def _facts(summary: LoadSummary, findings: LoadFindings) -> Iterator[Fact]:
 def _map(title: str, week: pa.Table, newest: datetime) -> LoadMap:
     """Draw the load of brokers in the week that ends with an hour."""
     hours = [newest - number * HOUR for number in reversed(range(WEEK // HOUR))]
-    amounts = pc.add(*(week[name] for name in MAPS[title])).to_numpy()
+    amounts = _known_sums(week, MAPS[title])
     brokers, rows = np.unique(week["broker_id"].to_numpy(), return_inverse=True)
     columns = (week["hour"].cast(pa.int64()).to_numpy() - int(hours[0].timestamp() * 1e6)) // int(HOUR / _MICROSECOND)
     cells = np.full((len(brokers), len(hours)), np.nan)
@@ -151,7 +140,16 @@ def _map(title: str, week: pa.Table, newest: datetime) -> LoadMap:
     drawn = np.sort(np.argsort(-most, kind="stable")[:BROKERS_DRAWN])
     values = [[None if np.isnan(value) else float(value) for value in row] for row in cells[drawn]]
     named = [HourRow(f"broker {brokers[place]}", row) for place, row in zip(drawn.tolist(), values, strict=True)]
-    return LoadMap(title, named, hours, len(brokers))
+    cut = f"The map shows the {len(named)} of {len(brokers)} brokers with most load."
+    chart = hour_map(title, named, hours, lambda rate: f"{format_bytes(rate)}/s")
+    return LoadMap(chart, cut if len(named) < len(brokers) else "")
+
+
+def _known_sums(week: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Add up the rates that are known, NaN if none is."""
+    rates = np.array([week[name].to_numpy() for name in columns], dtype=np.float64)
+    sums: npt.NDArray[np.float64] = np.where(np.isnan(rates).all(axis=0), np.nan, np.nansum(rates, axis=0))
+    return sums
 
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -159,11 +157,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 def _brokers(summary: LoadSummary, week: pa.Table | None) -> EmbeddedTable:
     peaks = {} if week is None else _peaks(week)
-    hour = summary.window.newest
-    full = {
-        disk.broker_id: "now" if hour is None else f"{hour + HOUR + timedelta(seconds=disk.seconds):%Y-%m-%d %H:%M}"
-        for disk in filling_disks(summary.loads, summary.capacities, summary.growth)
-    }
+    filling = summary.filling_by_broker
     rows: list[Row] = []
     for load in summary.loads:
         shares = shares_of(load, summary.capacities)
@@ -172,7 +166,7 @@ def _brokers(summary: LoadSummary, week: pa.Table | None) -> EmbeddedTable:
             {
                 "broker": str(load.broker_id),
                 **{f"%_of_{RESOURCE_NAMES[one]}": _rounded(shares.get(one), 0.01) for one in RESOURCES},
-                "disk_full_on": full.get(load.broker_id),
+                "disk_full_on": first_full(filling.get(load.broker_id, ())) or None,
                 "MiB/s_in": _rounded(load.bytes_in, _MIB),
                 "MiB/s_from_leaders": _rounded(load.replication_in, _MIB),
                 "MiB/s_out": _rounded(load.bytes_out, _MIB),
@@ -202,13 +196,13 @@ def _rounded(value: float | None, unit: float) -> float | None:
 
 def _peaks(week: pa.Table) -> Mapping[int, tuple[str, float]]:
     """Return the hour of a week in which each broker received and sent most, with the bytes per second."""
-    rates = np.sum([week[name].to_numpy() for columns in MAPS.values() for name in columns], axis=0)
+    rates = np.nansum([_known_sums(week, columns) for columns in MAPS.values()], axis=0)
     brokers = week["broker_id"].to_numpy()
     order = np.lexsort((np.arange(len(rates)), -rates, brokers))
     first = order[np.unique(brokers[order], return_index=True)[1]]
     hours = week["hour"].take(pa.array(first)).to_pylist()
     return {
-        int(brokers[row]): (f"{hour:%a %Y-%m-%d %H:%M}", float(rates[row]))
+        int(brokers[row]): (f"{hour:%a %Y-%m-%d %H:%M} UTC", float(rates[row]))
         for row, hour in zip(first.tolist(), hours, strict=True)
     }
 

@@ -5,7 +5,7 @@ the page. The result is rendered by the template `plan.html`.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -18,7 +18,7 @@ from msgspec import Struct
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.outage import outage_left_by
-from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
+from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, planned_bytes, rack_spans
 from jobs.console_output.plan_load import load_notes, load_spans
 from jobs.console_output.plan_review import PlanSelection, RowFilter
 from jobs.console_output.plan_text import deletion_texts, deletion_warnings, shown_data, without_topic_ids
@@ -35,14 +35,15 @@ from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries, structs_of
-from jobs.web.charts import Group, Shown, bars, format_number
+from jobs.web.charts import Chart, Group, bars, format_number, lines
 from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable, masked_column
 from jobs.web.render import Fact, alarming, fact, render, shown_time, snapshot_header
-from planner.placement.plan_figures import PlanFigures, figures_in
+from planner.load.effect_figures import SHARES
+from planner.placement.plan_figures import BalanceFigures, PlanFigures, figures_in
 from schemas.enums import PlanStatus
 from schemas.plan_digest import plan_header
-from schemas.rows import PlanRecord, Row, Snapshot
+from schemas.rows import PlanRecord, Snapshot
 
 REASONS_SHOWN: Final = 20
 
@@ -137,7 +138,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         sums=sums_of(plan, counts, copied, settings.throttle),
         figures=figures_of_page(row, copied, settings.throttle),
         reasons=counts.reasons[:REASONS_SHOWN],
-        brokers=_brokers(plan),
+        brokers=brokers_section(plan),
         changes=changes_table(plan),
         operations=operations_table(plan),
         rejections=rejections_table(plan),
@@ -161,7 +162,7 @@ def figures_of_page(row: PlanRecord, copied: Volume, rate: int | None) -> PageFi
     """Return the figures of a plan; `rate` is the throttle in bytes per second, None without one."""
     figures = figures_in(row.options) or PlanFigures()
     spans = [*broker_spans(figures), *byte_spans(figures), *load_spans(row), *rack_spans(figures)]
-    sentences = [*notes(row), *load_notes(row), *list(copied.lines(rate))[:1]]
+    sentences = [*notes(row), *load_notes(row), *list(copied.lines(rate, planned=planned_bytes(row)))[:1]]
     if len(copied.waves) <= 1:
         return PageFigures(spans, [], sentences)
     columns = dict[str, list[int]]()
@@ -312,11 +313,12 @@ def before_and_after(plan: PlanTables) -> list[BrokerChange]:
     return structs_of(BrokerChange, plan.summaries.query(_BEFORE_AND_AFTER, "leadership"))
 
 
-def _brokers(plan: PlanTables) -> dict[str, Any]:
+def brokers_section(plan: PlanTables) -> dict[str, Any]:
+    """Return the charts and the table of the leaders and replicas of brokers and racks before and after."""
     rows = before_and_after(plan)
     figures = figures_in(plan.row.options) or PlanFigures()
     bytes_held = {int(name): span for name, span in figures.bytes_by_broker.items()}
-    most = sorted(rows, key=_moved, reverse=True)[:BROKERS_DRAWN]
+    most = sorted(rows, key=lambda row: -abs(row.leaders_gained) - abs(row.replicas_gained))[:BROKERS_DRAWN]
     drawn = sorted(most, key=attrgetter("broker_id"))
     notes = []
     if not plan.is_whole:
@@ -324,36 +326,31 @@ def _brokers(plan: PlanTables) -> dict[str, Any]:
     if len(drawn) < len(rows):
         notes.append(f"The charts show the {len(drawn)} brokers that change most; the table has all.")
     charts = [
-        _chart("Partitions led, by broker", leader_groups(drawn)),
-        _chart("Replicas held, by broker", replica_groups(drawn)),
-        _chart("Partitions led, by rack", by_rack(rows, attrgetter("leaders"))),
-        _chart("Replicas held, by rack", by_rack(rows, attrgetter("replicas"))),
+        bars("Partitions led, by broker", _SIDES, [Group(broker_name(row), row.leaders) for row in drawn]),
+        bars("Replicas held, by broker", _SIDES, [Group(broker_name(row), row.replicas) for row in drawn]),
+        bars("Partitions led, by rack", _SIDES, by_rack(rows, attrgetter("leaders"))),
+        bars("Replicas held, by rack", _SIDES, by_rack(rows, attrgetter("replicas"))),
     ]
     if bytes_held:
         held = [Group(f"broker {broker}", span) for broker, span in sorted(bytes_held.items())][:BROKERS_DRAWN]
-        charts.append(_chart("Bytes held, by broker", held, format_bytes))
+        charts.append(bars("Bytes held, by broker", _SIDES, held, format_bytes))
+    if balance := figures.load_balance:
+        charts.append(front_chart(balance))
     table = {"broker": [str(row.broker_id) for row in rows], "rack": [row.rack or "" for row in rows]}
     table |= {name: [getattr(row, name) for row in rows] for name in _BROKER_COUNTS}
     island = EmbeddedTable("brokers", "Brokers before and after", pa.table(table), ("broker",), ("rack",))
     return {"notes": notes, "charts": charts, "table": island}
 
 
-def _moved(row: BrokerChange) -> int:
-    return abs(row.leaders_gained) + abs(row.replicas_gained)
-
-
-def leader_groups(rows: Iterable[BrokerChange]) -> list[Group]:
-    """Return the bars of the leaders before and after."""
-    return [Group(broker_name(row), row.leaders) for row in rows]
-
-
-def replica_groups(rows: Iterable[BrokerChange]) -> list[Group]:
-    """Return the bars of the replicas before and after."""
-    return [Group(broker_name(row), row.replicas) for row in rows]
-
-
-def _chart(title: str, groups: Sequence[Group], shown: Shown | None = None) -> Row:
-    return {"title": title, "picture": bars(title, _SIDES, groups, *([shown] if shown else []))}
+def front_chart(balance: BalanceFigures) -> Chart:
+    """Draw the most loaded broker, as a multiple of the mean, by the bytes that the steps of the search copy."""
+    steps = {size: worst for size, _, _, worst in balance.front if size < balance.bytes}
+    steps[balance.bytes] = balance.worst_after.multiple
+    sizes, worst = zip(*sorted(steps.items()), strict=True)
+    series: dict[str, Sequence[float]] = {f"most loaded broker, of {SHARES[balance.by_capacity]}": worst}
+    if balance.worst_bound is not None:
+        series["at best, a lower bound"] = [balance.worst_bound] * len(sizes)
+    return lines("Most loaded broker by bytes copied", [*map(format_bytes, sizes)], series, at=sizes)
 
 
 def changes_table(plan: PlanTables) -> EmbeddedTable:

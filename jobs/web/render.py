@@ -5,6 +5,7 @@ content security policy allows only the one script with the given hash and loads
 """
 
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -16,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from jobs.core.units import format_age
-from jobs.web.charts import format_number
+from jobs.web.charts import Chart, format_number
 from schemas.rows import Row, Snapshot
 
 _PACKAGE: Final = "jobs.web"
@@ -77,6 +78,11 @@ def _own(file: str) -> str:
 def render_part(template: str, **shown: Any) -> Markup:  # noqa: ANN401 - the variables of the template
     """Render a part of a page, which escapes its texts."""
     return Markup(_environment().get_template(template).render(**shown))  # noqa: S704 - escaped by the template
+
+
+def framed_charts(charts: Sequence[Chart]) -> Markup:
+    """Render charts for a frame, in colours that are readable on light and dark pages."""
+    return render_part("charts.html", style=Markup(_own("style.css")), charts=charts)  # noqa: S704 - a file of ours
 
 
 def render(template: str, **shown: Any) -> str:  # noqa: ANN401 - the variables of the template

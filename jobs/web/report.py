@@ -5,11 +5,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-import pyarrow.compute as pc
-
-from jobs.adapters.delta.arrow_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse
-from jobs.core.arrow_rows import values_of
 from jobs.core.errors import ExitCode, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot
@@ -20,17 +15,14 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY
 from jobs.snapshots.migration_proof import COUNTS, MigrationProof, prove
-from jobs.sql_views.database import Summaries
 from jobs.web.charts import format_number
-from jobs.web.cluster_page import IMBALANCE_LISTED, cluster_page
+from jobs.web.cluster_page import cluster_page
 from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, fleet_page, newest_health
 from jobs.web.plan_page import PlanTables, plan_page
 from jobs.web.render import Fact, alarming, render, shown_time
+from jobs.web.snapshot_views import summaries
 from schemas.rows import Row, Snapshot
 from schemas.text import pluralise
-
-MAX_CHANGES_READ: Final = 2_000_000
-"""Maximum number of changes read for reasons and outcomes; changes of the newest plans are read."""
 
 DIFFERENCES_SHOWN: Final = 5_000
 """Maximum number of differences on the page; `surveyor migration prove --json` has all."""
@@ -180,30 +172,3 @@ def _page_of(cluster: str) -> str:
 REPORT_SUMMARY: Final = FleetSummary(
     title="report", figures=lambda page: page["health"], shown=("snapshot_id", *FIGURES_SHOWN), worst_by=WORST_BY
 )
-
-
-def summaries(warehouse: Warehouse, snapshot: Snapshot) -> Summaries:
-    """Open the views at a snapshot, restricted to the newest plans if there are more than MAX_CHANGES_READ changes."""
-    plans, until = _newest_plans(warehouse, snapshot), until_of(warehouse, snapshot)
-    return Summaries(warehouse, snapshot, plans, until, IMBALANCE_LISTED)
-
-
-def until_of(warehouse: Warehouse, snapshot: Snapshot) -> datetime | None:
-    """Return when the next snapshot was taken, which ends the period of this one; None for the newest."""
-    after = warehouse.read("snapshots", ("snapshot_id", ">", snapshot.snapshot_id), columns=["taken_at"])["taken_at"]
-    taken: datetime | None = pc.min(after).as_py()
-    return taken
-
-
-def _newest_plans(warehouse: Warehouse, snapshot: Snapshot) -> dict[str, Filter]:
-    up_to = ("snapshot_id", "<=", snapshot.snapshot_id)
-    plans = warehouse.read("plans", up_to, columns=["plan_id", "created_at", "changes"])
-    taken, changes = list[str](), 0
-    for plan_id, count in values_of(plans.sort_by([("created_at", "descending")]), "plan_id", "changes"):
-        changes += count or 0
-        if changes > MAX_CHANGES_READ and taken:
-            break
-        taken.append(plan_id)
-    if len(taken) == plans.num_rows:
-        return {}
-    return dict.fromkeys(("changes", "commits"), ("plan_id", "in", taken))

@@ -22,7 +22,8 @@ def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
     If that is allowed, else elect the first live replica with only itself in the ISR, and only if no assigned ISR
     member is online (`offlinePartitionLeaderElection`). Adds `unclean`: the new leader may lack acknowledged records.
     """
-    clean, unclean = _in_sync(F.col("replicas")), F.when(unclean_allowed, _out_of_sync())
+    clean = first_choice(intersect(F.col("replicas"), F.col("isr")))
+    unclean = F.when(unclean_allowed, _out_of_sync())
     isr = F.when(clean.isNotNull(), intersect(F.col("isr"), F.col("live"))).otherwise(F.array(unclean))
     return partitions.withColumns({"unclean": clean.isNull() & unclean.isNotNull()}).transform(
         _with_choice,
@@ -35,10 +36,6 @@ def preferred(partitions: DataFrame) -> DataFrame:
     """Elect the first replica of the assignment unless it is drained; the ISR stays (`leaderForPreferredReplica`)."""
     preferred_in_sync = intersect(F.slice("replicas", 1, 1), F.col("isr"))
     return partitions.transform(_with_choice, first(intersect(preferred_in_sync, F.col("electable"))), F.col("isr"))
-
-
-def _in_sync(candidates: Column) -> Column:
-    return first_choice(intersect(candidates, F.col("isr")))
 
 
 def _out_of_sync() -> Column:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from planner.columns.shape import with_schema
-from planner.load.intervals import sum_of
+from planner.load.interval_parts import sum_of
 from schemas.tables import BROKER_LOAD, PARTITION_KEY
 
 _COUNTS: Final = ("leaders", "replicas", "size_bytes")
@@ -47,8 +47,19 @@ def add_up(parts: DataFrame, window: Sequence[str] = ("hour",)) -> DataFrame:
 
 
 def broker_load(sums: DataFrame, cluster: str, cpu: DataFrame) -> DataFrame:
-    """Return BROKER_LOAD from the sums of `replica_loads` by hour and the CPU of brokers: hour, broker_id and cpu."""
-    rates = {rate: F.coalesce(rate, F.lit(0.0)) for rate in _RATES if rate != "across_racks"}
+    """Return BROKER_LOAD from the sums of `replica_loads` by hour and the CPU of brokers: hour, broker_id and cpu.
+
+    A broker without a rate has 0 of it if it is known of some broker in that hour, else null.
+    """
+    in_hour = Window.partitionBy("hour")
+    written, read = (
+        F.max(F.coalesce(*names)).over(in_hour) for names in (("bytes_in", "replication_in"), ("bytes_out",))
+    )
+    rates = {
+        rate: F.when((read if rate == "bytes_out" else written).isNotNull(), F.coalesce(rate, F.lit(0.0)))
+        for rate in _RATES
+        if rate != "across_racks"
+    }
     counts = {count: F.coalesce(count, F.lit(0)) for count in ("leaders", "replicas")}
     return (
         sums.join(F.broadcast(cpu), ["hour", "broker_id"], "left")

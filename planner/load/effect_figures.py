@@ -1,8 +1,8 @@
-"""The load before and after a plan as stored in the column `figures` of `plans`, from rows of EFFECT.
+"""The load before and after a plan as stored in the column `figures` of `plans`.
 
-Loads are compared as multiples of the mean of the counted brokers, so that all resources have one measure. The worst
-broker of a resource is the one with the highest multiple in any window. The figures explain a plan; neither its id nor
-its commit depends on them.
+Loads are compared as multiples of the share that a broker should have, by capacity or of the mean, so that all
+resources have one measure. The worst broker of a resource is the one with the highest multiple in any window. The
+figures explain a plan; neither its id nor its commit depends on them.
 """
 
 from collections.abc import Iterable
@@ -12,16 +12,24 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from schemas.rows import PlanRecord, Row
+from schemas.rows import PlanRecord
 
 MEASURES: Final = ("bytes_in", "bytes_out", "size_bytes", "cpu_leader", "cpu_follower")
 """The columns of `load_profiles` that loads of brokers are summed from."""
+
+MEASURES_OF: Final = {
+    "disk": ("size_bytes",),
+    "in": ("bytes_in",),
+    "out": ("bytes_in", "bytes_out"),
+    "cpu": ("cpu_leader", "cpu_follower"),
+}
+"""By resource the measures, one of which must be known for the load of a partition on it to be known."""
 
 ROUNDING: Final = 1e-9
 """Sums of the same loads in another order differ by less than this share."""
 
 WIDENED: Final = 0.02
-"""How much a plan may raise the worst multiple of the mean of a resource without a warning."""
+"""How much a plan may raise the worst multiple of a resource without a warning."""
 
 UNEVEN: Final = 1.1
 """Multiples of the mean up to which a resource counts as even, however much a plan raises them."""
@@ -29,12 +37,20 @@ UNEVEN: Final = 1.1
 MULTIPLE_DIGITS: Final = 4
 """Decimals of a multiple of the mean that distinguish two windows."""
 
+SCALES: Final = ("the mean", "its share by capacity")
+"""Names of the share of a resource that a broker should have: the same for all, and by capacity."""
+
+SHARES: Final = ("the mean", "its share (by capacity where that differs)")
+"""The same for multiples of several resources, of which the capacities of some may be equal or unknown."""
+
+SIDES: Final = ("before", "after")
+
 Sides = tuple[float | None, float | None]
-"""A multiple of the mean before and after a plan; None if the mean is 0."""
+"""A multiple of the share before and after a plan; None if the mean is 0."""
 
 
 class ResourceEffect(Struct, frozen=True, kw_only=True):
-    """The most and the least loaded broker of a resource in one window, before and after; see EFFECT."""
+    """The most and the least loaded broker of a resource in one window, before and after."""
 
     resource: str
     window: str
@@ -42,21 +58,33 @@ class ResourceEffect(Struct, frozen=True, kw_only=True):
     least: tuple[float, float]
     mean: tuple[float, float]
     broker: tuple[int | None, int | None]
-    """The broker with the most load."""
+    """The broker with the most load by its share."""
+    most_share: tuple[float, float] = (1.0, 1.0)
+    """The share by capacity of this broker, as a multiple of the mean."""
+    least_share: tuple[float, float] = (1.0, 1.0)
+    by_capacity: bool = False
+    """Whether shares differ by capacity."""
     changes: bool
     """Whether the load of some broker changes."""
 
     @property
     def worst(self) -> Sides:
-        return self._multiples(self.most)
+        return self._multiples(self.most, self.most_share)
 
     @property
     def best(self) -> Sides:
-        """The multiples of the mean of the least loaded broker."""
-        return self._multiples(self.least)
+        """The multiples of its share of the least loaded broker."""
+        return self._multiples(self.least, self.least_share)
 
-    def _multiples(self, loads: tuple[float, float]) -> Sides:
-        before, after = (load / mean if mean else None for load, mean in zip(loads, self.mean, strict=True))
+    @property
+    def scale(self) -> str:
+        """The name of the share that multiples are of."""
+        return SCALES[self.by_capacity]
+
+    def _multiples(self, loads: tuple[float, float], shares: tuple[float, float]) -> Sides:
+        before, after = (
+            load / (mean * share) if mean else None for load, mean, share in zip(loads, self.mean, shares, strict=True)
+        )
         return before, after
 
 
@@ -68,7 +96,7 @@ class LoadFigures(Struct, frozen=True, kw_only=True):
     bytes_bound: int | None = None
     """The least bytes that any plan with the same goal copies; None for plans that do not even loads."""
     worst_before: float | None = None
-    """The highest multiple of the mean of any broker, resource and window."""
+    """The highest multiple of its share of any broker, resource and window."""
     worst_after: float | None = None
     loads: str = ""
     """The rows that the loads are from."""
@@ -93,7 +121,7 @@ RESOURCE_NAMES: Final = {"in": "bytes in", "out": "bytes out", "disk": "disk", "
 
 
 def worst_of(effects: Iterable[ResourceEffect], side: int) -> ResourceEffect | None:
-    """Return the effect with the highest multiple of the mean, before (0) or after (1); None without any load.
+    """Return the effect with the highest multiple, before (0) or after (1); None without any load.
 
     Of windows with the same multiple it is the one with the highest load.
     """
@@ -103,36 +131,6 @@ def worst_of(effects: Iterable[ResourceEffect], side: int) -> ResourceEffect | N
         if (multiple := effect.worst[side]) is not None
     ]
     return max(loaded, key=lambda worst: worst[:2])[2] if loaded else None
-
-
-def load_figures(rows: Iterable[Row], loads: str, partitions_total: int) -> LoadFigures | None:
-    """Return the figures of rows of EFFECT; None if there are no rows, because no partition has a load."""
-    ordered = sorted(rows, key=lambda row: (row["resource"], row["window"]))
-    if not ordered:
-        return None
-    effects = [
-        ResourceEffect(
-            resource=row["resource"],
-            window=row["window"],
-            changes=row["changes"],
-            most=(row["most_before"], row["most_after"]),
-            least=(row["least_before"], row["least_after"]),
-            mean=(row["mean_before"], row["mean_after"]),
-            broker=(row["broker_before"], row["broker_after"]),
-        )
-        for row in ordered
-    ]
-    before, after = (worst_of(effects, side) for side in (0, 1))
-    copied = [row["copied_bytes"] for row in ordered if row["resource"] == "disk"]
-    return LoadFigures(
-        bytes=round(max(copied)) if copied else None,
-        worst_before=before.worst[0] if before else None,
-        worst_after=after.worst[1] if after else None,
-        loads=loads,
-        partitions=max(row["partitions"] for row in ordered),
-        partitions_total=partitions_total,
-        effects=effects,
-    )
 
 
 def stored_load(plan: PlanRecord) -> LoadFigures | None:

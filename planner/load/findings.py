@@ -1,10 +1,9 @@
 """What a person must know of the load of brokers: limits, uneven load, and partitions that no move makes smaller.
 
-Kafka has no such rule. The load of a broker is known by four resources: the disk in bytes, `in` and `out` of the
-network in bytes per second with replication, and `cpu` in percent of all cores.
+Kafka has no such rule.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Final
 
@@ -13,19 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from planner.load.disk_forecast import seconds_until_full
+from planner.load.resources import CPU, DISK, IN, OUT, RESOURCES, Capacities
+from planner.load.sharing_brokers import sharing_brokers
 from schemas.enums import NO_LEADER
 from schemas.rows import BrokerLoad
-
-DISK: Final = "disk"
-IN: Final = "in"
-OUT: Final = "out"
-CPU: Final = "cpu"
-
-RESOURCES: Final = (DISK, IN, OUT, CPU)
-
-LIMIT_SHARE: Final = 0.8
-"""Share of a capacity above which a broker is above its limit, where its capacity states no other."""
 
 FULL_SOON_SECONDS: Final = 7 * 86_400.0
 """Seconds before a disk is full from which on a person must know it."""
@@ -46,17 +36,6 @@ MIN_RATE: Final = 100_000.0
 """Bytes per second of a broker below which its network is idle, so that nothing about it is worth a line."""
 
 
-class Capacity(Struct, frozen=True):
-    """What a broker has of a resource, in its unit, and the share that plans may use."""
-
-    amount: float
-    limit_share: float = LIMIT_SHARE
-
-
-Capacities = Mapping[int, Mapping[str, Capacity]]
-"""Known capacities by broker and resource."""
-
-
 class AboveLimit(Struct, frozen=True, kw_only=True):
     """A resource of which a broker uses more than its limit."""
 
@@ -66,18 +45,8 @@ class AboveLimit(Struct, frozen=True, kw_only=True):
     limit_share: float
 
 
-class FillingDisk(Struct, frozen=True, kw_only=True):
-    """A disk that grows, and the seconds after which it is full, 0 if it is."""
-
-    broker_id: int
-    seconds: float
-    share: float
-    growth: float
-    """Bytes per second."""
-
-
 class Unevenness(Struct, frozen=True, kw_only=True):
-    """The broker with the most load of a resource, as a multiple of the mean."""
+    """The broker with the most load of a resource, as a multiple of its share: by capacity, else of the mean."""
 
     resource: str
     broker_id: int
@@ -97,17 +66,25 @@ class HotPartition(Struct, frozen=True, kw_only=True):
 def used_by(load: BrokerLoad) -> dict[str, float]:
     """Return what a broker uses of each resource; a resource of unknown use is left out.
 
+    If what readers get is unknown, the network out is that to followers.
+
     >>> rates = {"bytes_in": 5.0, "replication_in": 7.0, "bytes_out": 1.0, "replication_out": 10.0}
     >>> used_by(BrokerLoad(broker_id=1, leaders=1, replicas=2, size_bytes=900, **rates))
     {'disk': 900.0, 'in': 12.0, 'out': 11.0}
     """
     sums = {
         DISK: load.size_bytes,
-        IN: load.bytes_in + load.replication_in,
-        OUT: load.bytes_out + load.replication_out,
+        IN: sum_of_known(load.bytes_in, load.replication_in),
+        OUT: sum_of_known(load.bytes_out, load.replication_out),
         CPU: load.cpu,
     }
     return {resource: float(amount) for resource, amount in sums.items() if amount is not None}
+
+
+def sum_of_known(*rates: float | None) -> float | None:
+    """Add up the rates that are known, None if none is."""
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
 
 
 def shares_of(load: BrokerLoad, capacities: Capacities) -> dict[str, float]:
@@ -131,37 +108,22 @@ def above_limits(loads: Sequence[BrokerLoad], capacities: Capacities) -> list[Ab
     return sorted(found, key=lambda one: (-one.share / one.limit_share, one.broker_id, one.resource))
 
 
-def filling_disks(
-    loads: Sequence[BrokerLoad], capacities: Capacities, growth: Mapping[int, float]
-) -> list[FillingDisk]:
-    """Return the disks that grow, the one that is full first; `growth` is in bytes per second by broker."""
-    found = []
-    for load in loads:
-        capacity, size = capacities.get(load.broker_id, {}).get(DISK), load.size_bytes
-        if capacity is None or size is None or not capacity.amount > 0:
-            continue
-        grown = growth.get(load.broker_id, 0.0)
-        seconds = seconds_until_full(size, grown, capacity.amount)
-        if seconds is not None:
-            share = size / capacity.amount
-            found.append(FillingDisk(broker_id=load.broker_id, seconds=seconds, share=share, growth=grown))
-    return sorted(found, key=lambda one: (one.seconds, one.broker_id))
-
-
-def unevenness(loads: Sequence[BrokerLoad]) -> list[Unevenness]:
-    """Return the broker with the most load of each resource that is known of all brokers."""
+def unevenness(loads: Sequence[BrokerLoad], capacities: Capacities) -> list[Unevenness]:
+    """Return the broker with the most load for its share, of each resource that is known of all brokers."""
     used = {load.broker_id: used_by(load) for load in loads}
+    shares = sharing_brokers(used, capacities)
     found = []
     for resource in RESOURCES:
         amounts = {broker: amounts[resource] for broker, amounts in used.items() if resource in amounts}
         mean = sum(amounts.values()) / max(len(amounts), 1)
         if len(amounts) == len(loads) and mean > 0:
-            broker = min(amounts, key=lambda broker: (-amounts[broker], broker))
-            found.append(Unevenness(resource=resource, broker_id=broker, ratio=amounts[broker] / mean))
+            ratios = {broker: amount / mean / shares[broker][resource] for broker, amount in amounts.items()}
+            broker = min(ratios, key=lambda broker: (-ratios[broker], broker))
+            found.append(Unevenness(resource=resource, broker_id=broker, ratio=ratios[broker]))
     return found
 
 
-def hidden_by_counts(loads: Sequence[BrokerLoad]) -> Unevenness | None:
+def hidden_by_counts(loads: Sequence[BrokerLoad], capacities: Capacities) -> Unevenness | None:
     """Return the most uneven network or CPU if leaders and replicas are even by counts: plans by counts do not see it.
 
     None if the load is even, or too small to matter. The bytes on disks are compared by `broker_skew`.
@@ -171,7 +133,7 @@ def hidden_by_counts(loads: Sequence[BrokerLoad]) -> Unevenness | None:
     used = {load.broker_id: used_by(load) for load in loads}
     uneven = [
         one
-        for one in unevenness(loads)
+        for one in unevenness(loads, capacities)
         if one.ratio > UNEVEN_LOAD
         and (one.resource == CPU or (one.resource != DISK and used[one.broker_id][one.resource] >= MIN_RATE))
     ]
@@ -203,7 +165,7 @@ def with_leader_share(partitions: pa.Table, loads: Sequence[BrokerLoad]) -> pa.T
         pc.fill_null(partitions[name], 0.0).to_numpy() for name in ("bytes_in", "bytes_out", "replication_out")
     )
     of_in, of_out = (
-        amounts / np.array([max(of_broker[resource], 1.0) for of_broker in used] or [1.0])[at]
+        amounts / np.array([max(of_broker.get(resource, 0.0), 1.0) for of_broker in used] or [1.0])[at]
         for resource, amounts in ((IN, bytes_in), (OUT, bytes_out + replicated))
     )
     share = pc.if_else(is_known, pa.array(np.maximum(of_in, of_out)), None)
@@ -235,7 +197,7 @@ def is_hot(partition: HotPartition, leader: BrokerLoad) -> bool:
 
 
 def _can_have_hot_partition(leader: BrokerLoad, resource: str) -> bool:
-    return leader.leaders >= MIN_LEADERS and used_by(leader)[resource] >= MIN_RATE
+    return leader.leaders >= MIN_LEADERS and used_by(leader).get(resource, 0.0) >= MIN_RATE
 
 
 def least_hot_rates(loads: Sequence[BrokerLoad], followers: int) -> tuple[float, float]:

@@ -4,16 +4,24 @@ A window is an hour of the week, in UTC, in which the bytes in or out of all bro
 A few such hours tell of each broker how much it must carry at most. Of each partition the 95th percentile over the
 weeks counts, by the nearest rank: of fewer than twenty weeks it is the highest. In: BROKER_LOAD and PARTITION_LOAD by
 hour. Out: LOAD_PROFILES without a profile and a version.
+
+The CPU of a partition is modelled from the hours in which that of brokers was measured: see `cpu_model`.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import combinations_with_replacement
 from math import ceil
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.load.cpu_model import MEASURED, MODEL_COLUMNS, RATE_UNIT, TERMS, CpuModel, product_name
+from planner.load.findings import used_by
+from planner.load.resources import IN, OUT
+from schemas.enums import EVERY_HOUR
 from schemas.rows import BrokerLoad
+from schemas.tables import PARTITION_KEY
 
 PERCENTILE: Final = 0.95
 
@@ -55,21 +63,21 @@ def peak_windows(loads: Iterable[BrokerLoad]) -> list[str]:
     for load in loads:
         if load.hour is None:
             continue
-        rates = {"in": load.bytes_in + load.replication_in, "out": load.bytes_out + load.replication_out}
+        rates = used_by(load)
         at = of_hours.setdefault(int(load.hour.timestamp()) // HOUR_SECONDS, {})
-        for resource, rate in rates.items():
+        for resource, rate in ((name, rates[name]) for name in (IN, OUT) if name in rates):
             at[load.broker_id, resource] = rate
             at[None, resource] = at.get((None, resource), 0.0) + rate
     peaks = _percentiles(of_hours)
     ranked = sorted(
         (
-            (key[0] is not None, -rate, _place(window), window)
+            (key[0] is not None, -rate, place_in_week(window), window)
             for key, by in peaks.items()
             for window, rate in by.items()
         )
     )
     best: dict[tuple[int | None, str], str] = {
-        key: min(by, key=lambda window: (-by[window], _place(window))) for key, by in peaks.items()
+        key: min(by, key=lambda window: (-by[window], place_in_week(window))) for key, by in peaks.items()
     }
     of_brokers = sorted(
         (key for key in best if key[0] is not None), key=lambda key: (-peaks[key][best[key]], key[0] or 0, key[1])
@@ -78,7 +86,7 @@ def peak_windows(loads: Iterable[BrokerLoad]) -> list[str]:
     chosen = list(dict.fromkeys(best[key] for key in (*of_total, *of_brokers)))[:MAX_WINDOWS]
     further = [window for _, _, _, window in ranked if window not in chosen]
     chosen += list(dict.fromkeys(further))[: max(MIN_WINDOWS - len(chosen), 0)]
-    return sorted(chosen, key=_place)
+    return sorted(chosen, key=place_in_week)
 
 
 def _percentiles(
@@ -101,8 +109,15 @@ def _window_of(hour: int) -> str:
     return window_name((day + DAYS.index("Thu")) % len(DAYS), hour_of_day)
 
 
-def _place(window: str) -> tuple[int, str]:
-    return DAYS.index(window[:3]), window
+def place_in_week(window: str) -> tuple[int, str]:
+    """Return the order of windows.
+
+    >>> sorted(["Thu 20:00", "Mon 21:00", "Mon 09:00"], key=place_in_week)
+    ['Mon 09:00', 'Mon 21:00', 'Thu 20:00']
+    >>> sorted(["always"], key=place_in_week)  # the only window of loads of every hour
+    ['always']
+    """
+    return (0 if window == EVERY_HOUR else DAYS.index(window[:3])), window
 
 
 def profiled_loads(hours: DataFrame, windows: Iterable[str]) -> DataFrame:
@@ -150,3 +165,53 @@ def _percentile(column: str) -> Column:
     rates = F.sort_array(F.collect_list(column))
     rank = F.greatest(F.ceil(F.size(rates) * PERCENTILE).cast("int"), F.lit(1))
     return F.array_min(F.slice(rates, rank, 1)).alias(column)
+
+
+def measured_brokers(loads: DataFrame, metrics: DataFrame) -> DataFrame:
+    """Return the hours of brokers of which CPU and rates are known: `cpu`, and TERMS in bytes per second.
+
+    `loads` is BROKER_LOAD, and `metrics` BROKER_METRICS, which counts where a load has no rate, as before the first
+    sample. CPU that was imported after the hour was computed counts too.
+    """
+    hour = F.date_trunc("hour", F.col("sampled_at")).alias("hour")
+    means = (
+        F.avg(F.when(F.col("metric") == name, F.col("value"))).alias(f"measured_{name}") for name in (*_RATES, "cpu")
+    )
+    measured = metrics.where("topic IS NULL").groupBy(hour, "broker_id").agg(*means)
+    rows = loads.select("hour", "broker_id", *_RATES, "cpu").join(measured, ["hour", "broker_id"], "full")
+    known = {name: F.coalesce(name, f"measured_{name}") for name in _RATES}
+    terms = known["bytes_in"], known["bytes_out"] + known["replication_out"], known["replication_in"]
+    columns = {**dict(zip(TERMS, terms, strict=True)), "cpu": F.coalesce("measured_cpu", "cpu")}
+    return rows.select(*(column.alias(name) for name, column in columns.items())).dropna()
+
+
+_RATES: Final = ("bytes_in", "bytes_out", "replication_in", "replication_out")
+
+
+def cpu_sums(measured: DataFrame) -> DataFrame:
+    """Return one row with the sums that `cpu_model.fitted_model` needs, from `measured_brokers`."""
+    scaled = measured.select(*((F.col(name) / RATE_UNIT).alias(name) for name in TERMS), "cpu")
+    products = (
+        F.sum(F.col(first) * F.col(second)).alias(product_name(first, second))
+        for first, second in combinations_with_replacement(MEASURED, 2)
+    )
+    return scaled.agg(F.count("*").alias("count"), F.sum("cpu").alias("cpu"), *products)
+
+
+def with_cpu(loads: DataFrame, partitions: DataFrame, model: CpuModel | None) -> DataFrame:
+    """Add `cpu_leader` and `cpu_follower` in percent of all cores, null if CPU is not modelled, and the model.
+
+    `partitions` has topic, partition and replicas; one that it lacks counts without followers.
+    """
+    values = {name: getattr(model, name.removeprefix("cpu_"), None) for name in MODEL_COLUMNS}
+    stored = {name: F.lit(value).cast("double") for name, value in values.items()}
+    if model is None or not model.is_modelled:
+        none = F.lit(None).cast("double")
+        return loads.withColumns({"cpu_leader": none, "cpu_follower": none, **stored})
+    followers = F.coalesce(F.size("replicas") - 1, F.lit(0))
+    received, read = (F.coalesce(name, F.lit(0.0)) for name in ("bytes_in", "bytes_out"))
+    leader = received * model.leader_in + (read + received * followers) * model.leader_out
+    is_known = F.coalesce("bytes_in", "bytes_out").isNotNull()
+    columns = {"cpu_leader": F.when(is_known, leader), "cpu_follower": F.when(is_known, received * model.follower_in)}
+    replicas = partitions.select(*PARTITION_KEY, "replicas")
+    return loads.join(replicas, PARTITION_KEY, "left").withColumns({**columns, **stored}).drop("replicas")

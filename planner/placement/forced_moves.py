@@ -40,8 +40,6 @@ def apply(model: PlacementModel, goal: PlacementGoal) -> Bools:
     fixed = np.zeros(len(model.factor), dtype=bool)
     reached = _remove_required(model, fix_racks=goal.fix_racks)
     fewest = model.min_racks - _lost(model)
-    if goal.replication_factor is not None:
-        model.pinned = np.where(model.after[0] == model.before[0], model.before[0], NO_BROKER)
     refuse_rows(
         model,
         model.movable & (reached < fewest),
@@ -162,7 +160,7 @@ def _reach(model: PlacementModel) -> Ints:
     """Return the racks a row can span: its own racks, and the racks of brokers that may be given replicas."""
     count = len(model.rack_names)
     offered = np.zeros(count + 1, dtype=bool)
-    offered[model.racks[:-1][model.target]] = True
+    offered[model.racks[:-1][model.may_receive]] = True
     offered[count] = False
     spans: Ints = ((replicas_by_rack(model.racks[model.after], count) > 0) | offered[:, None])[:count].sum(axis=0)
     return spans
@@ -210,7 +208,7 @@ def _replace_broker(model: PlacementModel, load: Ints, gone: int, successor: int
     """Put the successor in place of `gone`, unless the row has it already or its racks would suffer."""
     old, new = (int(np.flatnonzero(model.ids == broker)[0]) for broker in (gone, successor))
     held_by_old = (model.before == old) & model.movable
-    rows = np.flatnonzero(held_by_old.any(axis=0) & (model.after != new).all(axis=0) & model.target[new])
+    rows = np.flatnonzero(held_by_old.any(axis=0) & (model.after != new).all(axis=0) & model.may_receive[new])
     slots = held_by_old[:, rows].argmax(axis=0)
     trial = model.after[:, rows]
     trial[slots, np.arange(len(rows))] = new

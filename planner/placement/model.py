@@ -55,6 +55,10 @@ class PlacementModel:
     """(slot of `before`, row): if a replica must leave, the highest rank leaves first."""
     in_sync_quota: Ints
     """By (slot, row) the replicas in sync of rows with a lagging replica; balancing does not move them."""
+    lagging: Ints
+    """By (slot, row) the replicas that are not in sync, NO_BROKER for others; elections do not make them leaders."""
+    leader: Ints
+    """The broker that leads each row before."""
     pinned: Ints
     """The broker that has to stay in its row, NO_BROKER if any may leave."""
     min_racks: Ints
@@ -81,8 +85,9 @@ def model_of(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: P
     by_id = np.argsort(brokers.ids, kind="stable")
     ids = np.concatenate([brokers.ids[by_id], unknown])
     no = np.zeros(len(unknown), dtype=bool)
-    live, target, emptied = (
-        np.concatenate([flag[by_id], no]) for flag in (brokers.live, brokers.target, brokers.emptied)
+    cordoned = np.zeros_like(brokers.live) if brokers.cordoned is None else brokers.cordoned
+    live, target, emptied, cordoned = (
+        np.concatenate([flag[by_id], no]) for flag in (brokers.live, brokers.target, brokers.emptied, cordoned)
     )
     names = tuple(sorted({rack for rack in brokers.racks if rack is not None}))
     racks = [NO_RACK if rack is None else names.index(rack) for rack in brokers.racks]
@@ -104,7 +109,7 @@ def model_of(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: P
         rack_names=names,
         live=live,
         target=target & live & ~emptied,
-        may_receive=target & live & ~emptied & (np.isin(ids, list(goal.onto)) if goal.onto else True),
+        may_receive=target & live & ~(emptied | cordoned) & (np.isin(ids, list(goal.onto)) if goal.onto else True),
         emptied=emptied,
         given_up=given_up(rack_of[:-1], emptied, live & ~emptied, len(names)),
         order=order,
@@ -117,12 +122,24 @@ def model_of(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: P
         held=held,
         removal_rank=removal_ranks(before, in_sync, live & ~emptied, target),
         in_sync_quota=in_sync_to_keep(before, in_sync),
+        lagging=np.where(in_sync, NO_BROKER, before),
+        leader=_leaders(ids, before, partitions, order),
         pinned=np.full(before.shape[1], NO_BROKER),
         min_racks=np.minimum(racks_spanned(rack_of[before]), factor),
         capacity=np.maximum(max_per_rack(rack_of[before]), 1),
     )
     _refuse_too_few_brokers(model)
     return model
+
+
+def _leaders(ids: Ints, before: Ints, partitions: PlacementPartitions, order: Ints) -> Ints:
+    """Return the leader of each row; the first replica of rows that none of their replicas leads."""
+    first: Ints = before[0]
+    if partitions.leader is None:
+        return first
+    held = np.append(ids, NO_BROKER)[before] == partitions.leader[order]
+    leader: Ints = np.where(held.any(axis=0), before[held.argmax(axis=0), np.arange(before.shape[1])], first)
+    return leader
 
 
 def dense_numbers(ascending: Ints) -> Ints:
@@ -176,12 +193,12 @@ def broker_indexes(ids: Ints, listed: Ints, width: int) -> Ints:
 
 
 def _refuse_too_few_brokers(model: PlacementModel) -> None:
-    stays = (model.before != NO_BROKER) & (model.live & ~(model.emptied | model.target))[model.before]
-    has = model.target.sum() + stays.sum(axis=0)
+    stays = (model.before != NO_BROKER) & (model.live & ~(model.emptied | model.may_receive))[model.before]
+    has = model.may_receive.sum() + stays.sum(axis=0)
     refuse_rows(
         model,
         model.movable & (model.factor > has),
-        reasons.MORE_REPLICAS.render(brokers=pluralise(int(model.target.sum()), "broker")),
+        reasons.MORE_REPLICAS.render(brokers=pluralise(int(model.may_receive.sum()), "broker")),
         "allow more brokers or ask for fewer replicas",
         RejectionCode.TOO_FEW_BROKERS,
     )

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from planner.placement.types import (
+    BYTES_ALONE,
     NO_BROKER,
     Bools,
     Floats,
@@ -147,6 +148,22 @@ def still_held(replicas: Ints, topics: Sequence[str], emptied: AbstractSet[int])
     return [row for row in held if row["replicas"]]
 
 
+def other_successors(before: Ints, after: Ints, replacements: Sequence[tuple[int, int]]) -> list[Figures]:
+    """Return the replicas that leave a broker for others than its successor: `before` and `after` by (row, slot).
+
+    >>> before, after = np.array([[3, 1], [3, 4], [1, 3]]), np.array([[4, 1], [1, 4], [1, 5]])
+    >>> other_successors(before, after, [(3, 4)])
+    [{'broker_id': 3, 'successor': 4, 'replicas': 2, 'of': 3}]
+    """
+    found = []
+    for broker, successor in replacements:
+        leaves = (before == broker).any(axis=1) & ~(after == broker).any(axis=1)
+        takes = (after == successor).any(axis=1) & ~(before == successor).any(axis=1)
+        counts = {"replicas": int((leaves & ~takes).sum()), "of": int(leaves.sum())}
+        found.append({"broker_id": broker, "successor": successor, **counts})
+    return [row for row in found if row["replicas"]]
+
+
 def wave_figures(planned: Waves, fewest: int) -> Figures:
     """Return the number of waves, the least possible number, and the moves of each wave."""
     return {
@@ -201,6 +218,16 @@ class HeldReplicas(Struct, frozen=True, kw_only=True):
     others: int = 0
 
 
+class OtherSuccessors(Struct, frozen=True, kw_only=True):
+    """Replicas of a broker that do not go to its successor; see `other_successors`."""
+
+    broker_id: int
+    successor: int
+    replicas: int
+    of: int
+    """All replicas that leave the broker."""
+
+
 class WaveFigures(Struct, frozen=True, kw_only=True):
     """See `wave_figures`."""
 
@@ -244,20 +271,55 @@ class BalanceFigures(Struct, frozen=True, kw_only=True):
     bytes: int
     bytes_bound: int
     elections: int
+    """Preferred replicas that are elected after the moves."""
     worst_before: WorstLoad
     worst_by_elections: WorstLoad
     worst_after: WorstLoad
-    best: float
-    """The least possible load of the most loaded broker."""
+    worst_bound: float | None = None
+    """A lower bound of the load of the most loaded broker after any plan; None in plans of an older version."""
     outside: list[int]
     """Brokers with a load that differs from the mean by more than the plan tolerates."""
+    loads_outside: int | None = None
+    """Such loads, one for each broker, resource and window; None in plans of an older version."""
     must_leave: dict[str, int]
     """The least bytes that leave some brokers, by id."""
     must_arrive: dict[str, int]
     front: list[tuple[int, int, int, float]]
     """Steps of the search: bytes and replicas copied, elections, and the greatest load."""
+    by_capacity: bool = False
+    """Whether loads are multiples of shares by capacity, not of the mean."""
     oversized: list[tuple[str, str]] = []
     """Partitions whose load alone exceeds what any broker should have, with the resource."""
+    exceeded: list[WorstLoad] = []
+    """Loads beyond a limit after the plan, as multiples of the limit: below 1 for too few leaders of a topic.
+
+    Only the furthest beyond it.
+    """
+    exceeded_total: int = 0
+    """Loads beyond a limit, listed or not; 0 in plans of an older version."""
+
+
+class PlannedLoads(Struct, frozen=True, kw_only=True):
+    """The loads that a plan was made with."""
+
+    source: str
+    resources: list[str]
+    """disk, or in, out or cpu with its window of the week."""
+    known: int = 0
+    assumed: int = 0
+    """Partitions without a load, which count as the mean of their topic."""
+    without_load: int = 0
+    """Partitions of topics without any load, which count as none."""
+    topics_without_load: int = 0
+
+    @property
+    def windows(self) -> list[str]:
+        """The hours of the week that the plan is for; empty if it is for a mean.
+
+        >>> PlannedLoads(source="", resources=["disk", "in Mon 20:00", "out Mon 20:00", "out Tue 09:00"]).windows
+        ['Mon 20:00', 'Tue 09:00']
+        """
+        return [*dict.fromkeys(window for _, _, window in (name.partition(" ") for name in self.resources) if window)]
 
 
 class PlanFigures(Struct, frozen=True, kw_only=True):
@@ -280,11 +342,15 @@ class PlanFigures(Struct, frozen=True, kw_only=True):
     fewer_racks: int = 0
     most_in_one_rack: RackCrowding | None = None
     still_held: list[HeldReplicas] = []
+    other_successors: list[OtherSuccessors] = []
     waves: WaveFigures | None = None
+    without_room: str = ""
+    """The warning of a plan whose waves exceed the limits of disks while they copy."""
     moves_bytes: int | None = None
     bytes_per_broker: BeforeAndAfter | None = None
     bytes_by_broker: dict[str, Range] = {}
     sizes: SizeFigures | None = None
+    loads: PlannedLoads | None = None
     load_balance: BalanceFigures | None = None
 
 
@@ -347,10 +413,10 @@ def byte_figures(brokers: PlacementBrokers, partitions: PlacementPartitions, pla
     }
 
 
-def balance_figures(placement: Placement, name_of: Callable[[int], str]) -> Figures:
+def balance_figures(placement: Placement, name_of: Callable[[int], str], elections: int) -> Figures:
     """Return the BalanceFigures of a plan by load, empty without one; `name_of` names a row."""
     balance = placement.loads
-    if balance is None or not balance.after.size or balance.names == ("disk",):
+    if balance is None or not balance.after.size or balance.names == BYTES_ALONE:
         return {}
     sides = {"before": balance.before, "by_elections": balance.by_elections, "after": balance.after}
     steps = balance.front
@@ -359,23 +425,48 @@ def balance_figures(placement: Placement, name_of: Callable[[int], str]) -> Figu
         "load_balance": {
             "bytes": balance.bytes,
             "bytes_bound": balance.bytes_bound,
-            "elections": balance.elections,
-            **{f"worst_{side}": _worst(balance, loads) for side, loads in sides.items()},
-            "best": round(float(balance.best.max()), MULTIPLE_DIGITS),
+            "elections": elections,
+            "by_capacity": balance.by_capacity,
+            **{f"worst_{side}": msgspec.to_builtins(worst_load(balance, loads)) for side, loads in sides.items()},
+            "worst_bound": round(float(balance.best.max()), MULTIPLE_DIGITS),
             "outside": balance.brokers[balance.outside].tolist(),
+            "loads_outside": balance.loads_outside,
             "must_leave": _largest(balance.brokers, balance.leave),
             "must_arrive": _largest(balance.brokers, balance.arrive),
             "front": [[*steps[place][:3], round(steps[place].worst, MULTIPLE_DIGITS)] for place in chosen.tolist()],
             "oversized": [[name_of(row), resource] for row, resource in balance.oversized[:MAX_BROKERS_LISTED]],
+            "exceeded": [
+                {"multiple": away_from_one(multiple, MULTIPLE_DIGITS), "broker": broker, "resource": resource}
+                for broker, resource, multiple in sorted(balance.exceeded, key=_nearness)[:MAX_BROKERS_LISTED]
+            ],
+            "exceeded_total": len(balance.exceeded),
         }
     }
 
 
-def _worst(balance: LoadBalance, loads: Floats) -> Figures:
-    """Return the WorstLoad of a side."""
+def _nearness(exceeded: tuple[int, str, float]) -> float:
+    """Return how near a multiple of a limit is to 1, at most 1."""
+    _, _, multiple = exceeded
+    return min(multiple, 1 / multiple) if multiple else 0.0
+
+
+def worst_load(balance: LoadBalance, loads: Floats) -> WorstLoad:
+    """Return the greatest of some loads by (broker, resource) of a balance."""
     broker, resource = np.unravel_index(loads.argmax(), loads.shape)
     multiple = round(float(loads[broker, resource]), MULTIPLE_DIGITS)
-    return {"multiple": multiple, "broker": int(balance.brokers[broker]), "resource": balance.names[int(resource)]}
+    return WorstLoad(multiple=multiple, broker=int(balance.brokers[broker]), resource=balance.names[int(resource)])
+
+
+def away_from_one(multiple: float, digits: int) -> float:
+    """Round a multiple of a limit up, or down if it is below 1, so that it stays different from 1.
+
+    >>> [away_from_one(multiple, 2) for multiple in (1.0 + 1e-12, 1.1, 1.101, 0.999, 0.5)]
+    [1.01, 1.1, 1.11, 0.99, 0.5]
+    """
+    rounded, step = round(multiple, digits), 10.0**-digits
+    if multiple > 1:
+        return rounded if rounded >= multiple else round(rounded + step, digits)
+    return rounded if rounded <= multiple else round(rounded - step, digits)
 
 
 def _largest(brokers: Ints, sizes: Floats) -> dict[str, int]:

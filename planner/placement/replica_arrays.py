@@ -31,6 +31,17 @@ def count_replicas(replicas: Ints, size: int) -> Ints:
     return counted
 
 
+def rows_by_broker(replicas: Ints, size: int) -> list[Ints]:
+    """Return by broker the rows with a replica on it, ascending.
+
+    >>> [rows.tolist() for rows in rows_by_broker(np.array([[0, 2, NO_BROKER], [2, 0, NO_BROKER]]), 3)]
+    [[0, 1], [], [0, 1]]
+    """
+    rows = np.argsort(replicas.T, axis=None, kind="stable") // len(replicas)
+    ends = np.cumsum(np.bincount((replicas + 1).ravel(), minlength=size + 1))
+    return np.split(rows, ends[:-1])[1:]
+
+
 def count_leaders(replicas: Ints, size: int) -> Ints:
     """Count the partitions whose list starts with each broker."""
     return count_replicas(replicas[0], size)

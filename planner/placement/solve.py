@@ -18,7 +18,7 @@ one partition. In: the types of `planner.placement.types`. Out: a Placement.
 """
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,13 +27,14 @@ from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.balancing.leaders import even_leaders, keep_places
 from planner.placement.balancing.shortest_paths import reachable
 from planner.placement.balancing.topic_swaps import even_topics
+from planner.placement.evaluation import SearchResult, missing_replicas, placement_of
 from planner.placement.forced_moves import apply
 from planner.placement.load_balancing.balance import balance_loads
 from planner.placement.load_balancing.load_model import ReplicaLoads
 from planner.placement.model import PlacementModel, broker_indexes, copies, copies_by_row, model_of
 from planner.placement.removal_order import kept_mask
-from planner.placement.result import SearchResult, missing_replicas, placement_of
 from planner.placement.types import (
+    BYTES_ALONE,
     NO_BROKER,
     Bools,
     Ints,
@@ -56,7 +57,9 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
     """Find the placement for a goal; the same input gives the same result."""
     model = model_of(brokers, partitions, goal)
     redirected = apply(model, goal)
-    forced = copies(model)
+    if goal.replication_factor is not None and partitions.loads is None:
+        model.pinned = np.where(model.after[0] == model.before[0], model.before[0], NO_BROKER)
+    forced, required = copies(model), copies_by_row(model)
     undone = _undo_beyond(model, goal.max_moves)
     uneven, load_balance = "", None
     if partitions.weights is None:
@@ -68,8 +71,10 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
         even_topics(model, redirected | goal.even)
     else:
         load_balance = _balance_loads(model, brokers, partitions, goal, redirected)
-        outside = np.isin(model.ids, load_balance.brokers[load_balance.outside])
-        uneven = _band_reason(model, goal, outside, partitions.loads)
+        if not undone:  # each partition has as few copies as the goal allows
+            least = max(load_balance.bytes_bound, int(required @ partitions.weights[model.order]))
+            load_balance = replace(load_balance, bytes_bound=least)
+        uneven = _band_reason(model, goal, load_balance, partitions.loads)
     if partitions.loads is None:
         keep_places(model)
         reordered = even_leaders(model, goal)
@@ -96,7 +101,7 @@ def _balance_loads(
     if loads is None:
         of_bytes, unknown = size[:, None], np.full((model.size, 1), np.nan)
         loads = PlacementLoads(
-            names=("disk",),
+            names=BYTES_ALONE,
             leader=of_bytes,
             follower=of_bytes,
             capacity=unknown,
@@ -104,11 +109,18 @@ def _balance_loads(
         )
         replica_loads = ReplicaLoads(leader=of_bytes, follower=of_bytes, size=size)
         return balance_loads(model, replica_loads, loads, goal, redirected)
-    capacity, limit = np.full((2, model.size, len(loads.names)), np.nan)
-    for known, given in ((capacity, loads.capacity), (limit, loads.limit)):
-        known[: len(brokers.ids)] = given[np.argsort(brokers.ids)]  # unknown brokers come last
-    replica_loads = ReplicaLoads(leader=loads.leader[model.order], follower=loads.follower[model.order], size=size)
-    return balance_loads(model, replica_loads, replace(loads, capacity=capacity, limit=limit), goal, redirected)
+    known: dict[str, Any] = {}
+    for name, given in (("capacity", loads.capacity), ("limit", loads.limit), ("least", loads.least)):
+        if given is not None:
+            known[name] = np.full((model.size, len(loads.names)), np.nan)
+            known[name][: len(brokers.ids)] = given[np.argsort(brokers.ids)]  # unknown brokers come last
+    replica_loads = ReplicaLoads(
+        leader=loads.leader[model.order],
+        follower=loads.follower[model.order],
+        size=size,
+        leader_before=None if loads.leader_before is None else loads.leader_before[model.order],
+    )
+    return balance_loads(model, replica_loads, replace(loads, **known), goal, redirected)
 
 
 def _balance(model: PlacementModel, rows: Ints, *, voluntary: bool, budget: int) -> ExchangeGraph | None:
@@ -219,11 +231,12 @@ def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGra
     return reasons.CANNOT_TAKE.render(brokers=_broker_names(model, taking), rules=rules)
 
 
-def _band_reason(model: PlacementModel, goal: PlacementGoal, outside: Bools, loads: PlacementLoads | None) -> str:
-    """Return why bytes or loads of these brokers are outside the band around the mean.
+def _band_reason(model: PlacementModel, goal: PlacementGoal, balance: LoadBalance, loads: PlacementLoads | None) -> str:
+    """Return why bytes or loads of brokers are outside the band around their share.
 
     It is "" if there are none, or if the goal moves only what it must.
     """
+    outside = np.isin(model.ids, balance.brokers[balance.outside])
     if not outside.any() or not goal.even:
         return ""
     if goal.max_moves is not None and copies(model) >= goal.max_moves:
@@ -231,9 +244,13 @@ def _band_reason(model: PlacementModel, goal: PlacementGoal, outside: Bools, loa
     band = {"brokers": _broker_names(model, outside), "percent": f"{100 * goal.within:g}"}
     if loads is None:
         return reasons.OUTSIDE_BAND.render(**band)
+    if loads.relieve is not None:
+        return reasons.DISKS_ABOVE.render(brokers=band["brokers"], percent=f"{100 * loads.relieve:g}")
+    band["share"] = (reasons.SHARE_BY_CAPACITY if balance.by_capacity else reasons.SAME_SHARE).render()
     if loads.max_bytes is not None:
         return reasons.BUDGET_SPENT.render(**band)
-    return reasons.LOADS_OUTSIDE.render(**band, change="change" if loads.copy else "election")
+    change = "change" if goal.reorder else "change without --reorder-leaders"
+    return reasons.LOADS_OUTSIDE.render(**band, change=change if loads.copy else "election")
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:

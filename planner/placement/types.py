@@ -20,6 +20,9 @@ NO_BROKER: Final = -1
 """Pads a list of replicas that is shorter than the widest."""
 
 
+BYTES_ALONE: Final = ("bytes",)
+"""The resources of a balance of the bytes of replicas, without measured loads."""
+
 EVEN_WITHIN: Final = 0.01
 """Share of the mean by which the bytes of even brokers may differ from it, unless a plan states another share."""
 
@@ -58,7 +61,7 @@ class PlacementBrokers:
     """One entry per broker, in any order.
 
     `live`: registered and understood. `target`: may be given replicas, which implies live. `emptied`: gives up every
-    replica of the partitions that may change.
+    replica of the partitions that may change. `cordoned`: keeps its replicas and is given no others; None if none is.
     """
 
     ids: Ints
@@ -66,6 +69,7 @@ class PlacementBrokers:
     live: Bools
     target: Bools
     emptied: Bools
+    cordoned: Bools | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,10 +77,12 @@ class PlacementLoads:
     """Measured loads to balance instead of numbers of replicas; rows and brokers as in the other input.
 
     `names`: the resources, of which the first is the disk. `leader` and `follower`: (row, resource), the load of a
-    replica, whole numbers. `capacity` and `limit`, the part of it that may be used: (broker, resource), NaN if unknown.
-    `relieve`: only bring disks below this share of their capacity. `max_bytes`: bytes
-    copied at most. `copy`: false for elections alone. `attempts`: how often to search for a plan of fewer bytes, None
-    for a number by the size of the cluster.
+    replica, whole numbers. `leader_before`: that of a leader before the replication factor changes, None if it does
+    not. `capacity` and `limit`, the part of it that may be used: (broker, resource), NaN if unknown.
+    `least`: the load that a broker must have, NaN if any will do. `limited`: resources that only have limits and are
+    not evened. `preferred`: brokers that leaders should be on, as far as limits allow. `relieve`: only bring disks
+    below this share of their capacity. `max_bytes`: bytes copied at most. `copy`: false for elections alone.
+    `attempts`: how often to search for a plan of fewer bytes, None for a number by the size of the cluster.
     """
 
     names: tuple[str, ...]
@@ -84,10 +90,19 @@ class PlacementLoads:
     follower: Ints
     capacity: Floats
     limit: Floats
+    leader_before: Ints | None = None
+    least: Floats | None = None
+    limited: frozenset[str] = frozenset()
+    preferred: Bools | None = None
     relieve: float | None = None
     max_bytes: int | None = None
     copy: bool = True
     attempts: int | None = None
+
+    @property
+    def evened(self) -> Bools:
+        """By resource, whether it is evened, not only limited."""
+        return np.array([name not in self.limited for name in self.names])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,6 +116,8 @@ class PlacementPartitions:
     movable: Bools
     in_sync: Bools | None = None
     """By (row, slot) like `replicas`, whether the replica is in the ISR; None if unknown, then all count as in sync."""
+    leader: Ints | None = None
+    """The broker that leads each row, for loads; None if the first replica does."""
     weights: Ints | None = None
     """Bytes of one replica of each partition; if given, bytes are balanced instead of replicas."""
     loads: PlacementLoads | None = None
@@ -165,7 +182,8 @@ class LoadBalance:
     """Loads by (broker, resource) as multiples of the broker's share of the mean, and the bounds of any plan.
 
     `brokers` are the ids of the rows, of brokers that may hold replicas. `by_elections` are the loads after the
-    elections that need no copy. `outside`: the brokers with a load outside its band.
+    elections that need no copy. `outside`: the brokers with a load outside its band. `by_capacity`: shares
+    differ by capacity.
     """
 
     names: tuple[str, ...]
@@ -174,11 +192,12 @@ class LoadBalance:
     by_elections: Floats
     after: Floats
     outside: Bools
-    elections: int
-    """Partitions that another of their present replicas leads."""
+    loads_outside: int
+    """Loads outside their band, one for each broker and resource."""
+    by_capacity: bool
     bytes: int
     bytes_bound: int
-    """The least bytes that a plan with these bands copies."""
+    """The least bytes that a plan with this goal and these bands copies; 0 if nothing is known."""
     leave: Floats
     """The least bytes that leave each broker."""
     arrive: Floats
@@ -189,6 +208,8 @@ class LoadBalance:
     """Each step of the search with a lower greatest load than all before."""
     oversized: tuple[tuple[int, str], ...]
     """Rows whose load alone exceeds the band of every broker, with the resource."""
+    exceeded: tuple[tuple[int, str, float], ...]
+    """Brokers beyond a limit after the plan, with the resource and their load as a multiple of the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

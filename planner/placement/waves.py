@@ -1,13 +1,13 @@
 """Waves: pieces of a placement small enough to run one at a time, and to be rolled back each.
 
 Corresponds to `--max-movement` of kafka-utils and to batches that operators cut manually. A limit counts incoming and
-outgoing replicas separately, per broker and wave. Partitions wait, in order of topic and partition, for the first wave
-with room, so the same placement gives the same waves. In: partitions and their Placement. Out: one step per row and
-wave.
+outgoing replicas separately, per broker and wave. A disk has a limit of bytes: replicas arrive in a wave before those
+that leave in it are deleted, so both count. Partitions wait, in order of topic and partition, for the first wave with
+room, so the same placement gives the same waves. In: partitions and their Placement. Out: one step per row and wave.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,7 +16,7 @@ import numpy as np
 from planner.placement.racks import NO_RACK, max_per_rack, racks_spanned
 from planner.placement.removal_order import in_sync_mask
 from planner.placement.replica_arrays import arrivals, is_in_row
-from planner.placement.types import NO_BROKER, Bools, Ints, Placement, PlacementError, PlacementPartitions
+from planner.placement.types import NO_BROKER, Bools, Floats, Ints, Placement, PlacementError, PlacementPartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,9 +100,17 @@ class Waves:
 
 
 def cut_into_waves(
-    partitions: PlacementPartitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits
+    partitions: PlacementPartitions,
+    placement: Placement,
+    rack_of: dict[int, str | None],
+    caps: WaveLimits,
+    disk_limit: Mapping[int, float] | None = None,
 ) -> Waves:
-    """Cut a placement into waves; changes of only the order come in the last wave, when all replicas are in sync."""
+    """Cut a placement into waves; changes of only the order come in the last wave, when all replicas are in sync.
+
+    `disk_limit` has bytes by broker, and needs weights. A broker that holds more, or will hold more in the end, gets a
+    replica only as far as it then holds no more than in the end. Raise PlacementError if no wave has room for a step.
+    """
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
         raise PlacementError(f"at most {caps.moves_per_broker} moves per broker and wave: expected at least 1")
     rows = placement.changed
@@ -118,9 +126,13 @@ def cut_into_waves(
         else single_steps(before, after)
     )
     broker_ids = np.append(ids[1:], NO_BROKER)
+    room = _disk_room(partitions, placement, rows, ids[1:], disk_limit or {})
+    wave = _wave_numbers(steps, len(ids), caps)
+    if room is not None and not room.holds_all(steps):
+        wave = _with_reorders_last(steps, _waves_with_room(steps, room, caps, rows))
     return Waves(
         row=rows[steps.row],
-        wave=_wave_numbers(steps, len(ids), caps),
+        wave=wave,
         nth=steps.nth,
         of=np.bincount(steps.row, minlength=len(rows))[steps.row],
         before=broker_ids[steps.before],
@@ -179,8 +191,105 @@ def _wave_numbers(steps: MoveSequence, size: int, caps: WaveLimits) -> Ints:
         end = np.concatenate([steps.after[comes], steps.before[goes] + size])
         in_order = np.argsort(step, kind="stable")
         wave = first_fit(steps.nth, step[in_order], end[in_order], caps.moves_per_broker)
-    reordered = ~(comes.any(axis=0) | arrivals(steps.after, steps.before).any(axis=0))
-    return np.where(reordered, wave.max(initial=0), wave)
+    return _with_reorders_last(steps, wave)
+
+
+def _with_reorders_last(steps: MoveSequence, wave: Ints) -> Ints:
+    """Return the waves, with steps that only change the order in the last one."""
+    comes, leaves = arrivals(steps.before, steps.after), arrivals(steps.after, steps.before)
+    return np.where(~(comes.any(axis=0) | leaves.any(axis=0)), wave.max(initial=0), wave)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _DiskRoom:
+    """Bytes of the replicas of each changed row, and by broker the bytes that are held, and may be held."""
+
+    bytes: Ints
+    held: Floats
+    limit: Floats
+
+    def holds_all(self, steps: MoveSequence) -> bool:
+        """Return whether all copies fit at once, before anything is deleted."""
+        comes = arrivals(steps.before, steps.after)
+        arriving = np.bincount(
+            steps.after[comes], weights=self.bytes[steps.row[np.nonzero(comes)[1]]], minlength=len(self.held)
+        )
+        return bool(((self.held + arriving <= self.limit) | (arriving == 0)).all())
+
+
+def _disk_room(
+    partitions: PlacementPartitions, placement: Placement, rows: Ints, ids: Ints, disk_limit: Mapping[int, float]
+) -> _DiskRoom | None:
+    """Return the room on the disks of brokers; None if no limit or no size is known."""
+    limit = np.array([disk_limit.get(broker, np.nan) for broker in ids.tolist()], dtype=np.float64)
+    if partitions.weights is None or np.isnan(limit).all():
+        return None
+    held, in_the_end = (
+        _bytes_held(lists, partitions.weights, ids) for lists in (partitions.replicas, placement.replicas)
+    )
+    known = np.where(np.isnan(limit), np.inf, limit)
+    return _DiskRoom(bytes=partitions.weights[rows], held=held, limit=np.maximum(known, in_the_end))
+
+
+def _bytes_held(replicas: Ints, weights: Ints, ids: Ints) -> Floats:
+    """Return the bytes of the replicas that each broker holds."""
+    on = np.isin(replicas, ids)
+    at = np.searchsorted(ids, replicas[on])
+    held: Floats = np.bincount(at, weights=weights[np.nonzero(on)[0]], minlength=len(ids)).astype(np.float64)
+    return held
+
+
+def _waves_with_room(steps: MoveSequence, room: _DiskRoom, caps: WaveLimits, rows: Ints) -> Ints:
+    """Return the wave of each step: the first with room for its copies, after the wave of the step before in its row.
+
+    A step without room waits for later ones, whose replicas leave. `peak` has the bytes that brokers hold during each
+    wave, and in its last column after all.
+    """
+    comes, leaves = (
+        [lists[marked[:, step], step] for step in range(len(steps.row))]
+        for lists, marked in (
+            (steps.after, arrivals(steps.before, steps.after)),
+            (steps.before, arrivals(steps.after, steps.before)),
+        )
+    )
+    peak, wave = room.held[:, np.newaxis].copy(), np.full(len(steps.row), -1)
+    used: defaultdict[tuple[int, int], int] = defaultdict(int)
+    pending = [*range(len(steps.row))]
+    while pending:
+        waiting = list[int]()
+        for step in pending:
+            if steps.nth[step] and wave[step - 1] < 0:
+                waiting.append(step)
+                continue
+            size, places = room.bytes[steps.row[step]], [*comes[step], *(~leaves[step] if len(comes[step]) else ())]
+            most = np.maximum.accumulate(peak[comes[step], ::-1], axis=1)[:, ::-1] + size
+            first = int((most > room.limit[comes[step], np.newaxis]).sum(axis=1).max(initial=0))
+            if first == peak.shape[1]:
+                waiting.append(step)
+                continue
+            first = max(first, wave[step - 1] + 1 if steps.nth[step] else 0)
+            while caps.moves_per_broker and any(used[place, first] >= caps.moves_per_broker for place in places):
+                first += 1
+            peak = np.pad(peak, ((0, 0), (0, max(first + 2 - peak.shape[1], 0))), mode="edge")
+            peak[comes[step], first:] += size
+            peak[leaves[step], first + 1 :] -= size
+            wave[step] = first
+            for place in places:
+                used[place, first] += 1
+        if len(waiting) == len(pending):
+            raise _no_room(steps, room, waiting, rows)
+        pending = waiting
+    return wave
+
+
+def _no_room(steps: MoveSequence, room: _DiskRoom, waiting: list[int], rows: Ints) -> PlacementError:
+    size = int(room.bytes[steps.row[waiting]].sum())
+    return PlacementError(
+        f"no order of waves was found that keeps disks below their limits: {len(waiting)} steps of {size} bytes have "
+        "no room before others leave",
+        rows[np.unique(steps.row[waiting])].tolist(),
+        "free or add space on the disks of their new brokers, or leave out their topics",
+    )
 
 
 def first_fit(nth: Ints, step: Ints, end: Ints, cap: int) -> Ints:

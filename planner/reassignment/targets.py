@@ -130,7 +130,7 @@ def elections_after_moves(
             "leader_epoch_after": "NULL",
             "leader_and_isr_to": NO_BROKERS_SQL,
             "requires_live": F.array(preferred),
-            "reason": sentence(reasons.EVENS_OUT_LEADERS),
+            "reason": sentence(reasons.ELECTED_AFTER_MOVES),
         },
     )
 

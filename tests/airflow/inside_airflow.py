@@ -15,6 +15,8 @@ EXIT_SECONDS = 120
 TIMEOUT_SECONDS = 900.0
 """Seconds for the answer: a run of a DAG takes less than a minute on a machine that is not busy."""
 
+LOG_END = 6_000
+"""Characters of the log that are shown of a failed run."""
 
 BASE_URL = "http://airflow.example"
 """Where people would find this Airflow."""
@@ -39,6 +41,12 @@ class Run:
     state: str
     states: dict[str, str]
     results: dict[str, Any]
+    log: str
+    """The end of what Airflow logged meanwhile."""
+
+    def assert_succeeded(self) -> None:
+        """Assert that every task succeeded."""
+        assert (self.state, self.having("success")) == ("success", set(self.states)), self.log
 
     def having(self, state: str) -> set[str]:
         return {task for task, became in self.states.items() if became == state}
@@ -107,7 +115,9 @@ class InsideAirflow:
         Else it uses the embedded engine, which starts sooner.
         """
         binary = {} if submitted else {"spark_submit": str(self._embedded)}
-        return Run(**self.ask(do="run", dag=f"surveyor_{dag}", **binary, **request))
+        before = self.log.stat().st_size
+        answer = self.ask(do="run", dag=f"surveyor_{dag}", **binary, **request)
+        return Run(**answer, log=self.log.read_bytes()[before:].decode()[-LOG_END:])
 
     def events(self, asset: str) -> list[dict[str, Any]]:
         """What the events of an asset said, the oldest first."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -32,6 +33,7 @@ from tests.airflow.inside_airflow import BASE_URL, InsideAirflow, Run
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.real_cluster import TopicMetadata, eventually, kafka_tree, topic_metadata
+from tests.jobs.support.rows.load_rows import HOUR, broker_row, partition_row
 
 ROOT = Path(__file__).parents[2]
 RETRIED, FAILED = "AirflowException", "AirflowFailException"
@@ -329,7 +331,7 @@ def test_reassign_rejected_and_approved_after_all(
     done = airflow.run("reassign", at=NOON, conf=conf, answer="Approve")
 
     assert (rejected.state, rejected.having(SKIPPED), *before) == (SUCCESS, {"commit", "verify"}, [0, 1], "planned")
-    assert (done.state, done.having(SUCCESS)) == (SUCCESS, set(done.states))
+    done.assert_succeeded()
     assert done.results["plan"]["plan_id"] == rejected.results["plan"]["plan_id"]
     assert done.results["snapshot"] == rejected.results["snapshot"] == {"snapshot_id": on}
     assert "asked-0  replicas [0,1]→" in done.results["show"]
@@ -341,7 +343,7 @@ def test_reassign_rejected_and_approved_after_all(
 
     back = airflow.run("rollback", conf={"plan": done.results["plan"]["plan_id"]}, answer="Approve")
 
-    assert (back.state, back.having(SUCCESS)) == (SUCCESS, set(back.states))
+    back.assert_succeeded()
     assert metadata(cluster, "asked")[0][1] == [0, 1]
     assert plan_of(warehouse, done)["status"] == "rolled_back"
 
@@ -386,7 +388,7 @@ def test_topics_get_more_partitions(airflow: InsideAirflow, cluster: EmbeddedClu
     create(cluster, "grown", 0, 1)
     expanded = airflow.run("topics", conf={"question": "expand", "topic": "grown", "partitions": 3}, answer="Approve")
 
-    assert (expanded.state, expanded.having(SUCCESS)) == (SUCCESS, set(expanded.states))
+    expanded.assert_succeeded()
     assert eventually(lambda: len(metadata(cluster, "grown")) == 3)
 
 
@@ -404,7 +406,7 @@ def test_topics_are_created_in_a_kraft_cluster(airflow: InsideAirflow, tmp_path:
         (answer,) = admin.describe_configs(asked).values()
         assert answer.result()["retention.ms"].value == "600000"
 
-    assert (created.state, created.having(SUCCESS)) == (SUCCESS, set(created.states))
+    created.assert_succeeded()
     assert {"snapshot", "plan", "commit", "verify"} <= set(created.states)
     assert [replicas for _, replicas, _ in made.values()] == [[1], [1]]
     (snapshot,) = Warehouse(str(warehouse), "default").rows("snapshots")
@@ -422,12 +424,12 @@ def test_a_broker_is_drained_and_undrained(airflow: InsideAirflow, cluster: Embe
     create(cluster, "kept", 1, 0)
 
     drained = airflow.run("drain", conf={"brokers": "1"}, answer="Approve")
-    away = metadata(cluster, "kept")[0][0]
+    away = eventually(lambda: metadata(cluster, "kept")[0][0] == 0)
     undrained = airflow.run("undrain", conf={"brokers": "1"}, answer="Approve")
 
     for run in (drained, undrained):
-        assert (run.state, run.having(SUCCESS)) == (SUCCESS, set(run.states))
-    assert (away, eventually(lambda: metadata(cluster, "kept")[0][:2] == (1, [1, 0]))) == (0, True)
+        run.assert_succeeded()
+    assert (away, eventually(lambda: metadata(cluster, "kept")[0][:2] == (1, [1, 0]))) == (True, True)
     assert any(drained.results["plan"]["plan_id"] in text for _, text in Webhook.texts)
 
 
@@ -516,3 +518,42 @@ def test_load_sample(airflow: InsideAirflow, warehouse: Warehouse) -> None:
 
     assert (done.state, done.having(SUCCESS)) == (SUCCESS, {"sample"})
     assert {row["broker_id"] for row in warehouse.rows("broker_metrics")} == {0, 1, 2}
+
+
+ALWAYS = {"commit_options", "clear_throttle"}
+
+
+def test_load_is_balanced_within_rails(
+    airflow: InsideAirflow, cluster: EmbeddedCluster, warehouse: Warehouse, surveyor: Surveyor
+) -> None:
+    """Even load ends the run; a plan beyond the rails is asked about; one within them is committed in the window."""
+    create(cluster, "loaded-a", 0)
+    create(cluster, "loaded-b", 0)
+    create(cluster, "loaded-c", 0)
+    surveyor.json("snapshot")
+    this_hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    for number in (1, 2, 3):
+        hour = this_hour - number * HOUR
+        warehouse.append("broker_load", [broker_row(hour, 0, 3e6), broker_row(hour, 1), broker_row(hour, 2)])
+        loaded = [partition_row(hour, f"loaded-{name}", 0, 1e6, size_bytes=1000) for name in "abc"]
+        warehouse.append("partition_load", loaded)
+    conf = {"topics": "loaded-.*", "resources": "in,out", "window_start": this_hour.hour}
+    conf |= {"window_end": (this_hour.hour + 2) % 24}
+
+    even = airflow.run("load_balance", conf={"skew": 9.0})
+    short = airflow.run("load_balance", conf={"hours": 4})
+    rejected = airflow.run("load_balance", conf=conf | {"max_bytes": 0}, answer="Reject")
+    unchanged = plan_of(warehouse, rejected)["status"], metadata(cluster, "loaded-b")[0][1]
+    done = airflow.run("load_balance", conf=conf)
+
+    for run in (even, short):
+        assert (run.state, run.having(SUCCESS)) == (SUCCESS, {"load", "skewed", "question", *ALWAYS})
+    assert (rejected.state, unchanged) == (SUCCESS, ("planned", [0]))
+    assert rejected.having(SKIPPED) == {"window", "commit", "verify"}
+    assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"show", "approve"})
+    figures = done.results["figures"]
+    assert figures["bytes"] == 2000 <= 1.3 * figures["bytes_bound"]
+    assert figures["worst_before"] > figures["worst_after"]
+    brokers = [metadata(cluster, f"loaded-{name}")[0][1] for name in "abc"]
+    assert sorted(brokers) == [[0], [1], [2]]
+    assert warehouse.rows("throttles") == []

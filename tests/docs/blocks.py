@@ -45,7 +45,12 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "CONTRIBUTING.md": {"make test": NOT_RUN + "it is what runs the tests"},
     "architecture.md": {"jobs/ ": NOT_RUN + "names of folders", "HADOOP=1": NOT_RUN + "it runs tests"},
-    "benchmarks.md": {"make bench": NOT_RUN + "it takes a quarter of an hour"},
+    "benchmarks.md": {
+        "make bench": NOT_RUN + "it takes a quarter of an hour",
+        "python -m bench.load_plans": NOT_RUN + "it takes minutes, and kafka-utils wants a package index",
+        "python -m bench.sampling": NOT_RUN + "it takes minutes; tests/test_benchmarks.py has fewer partitions",
+        "python -m bench.load_rollup": NOT_RUN + "it takes minutes; tests/test_benchmarks.py has fewer rows",
+    },
     "configuration.md": {
         "security.protocol=SASL_SSL": NOT_RUN + "a file, for brokers and a ZooKeeper that want it",
         "listener.name.": NOT_RUN + "a file, for listeners of clients that want it",
@@ -75,8 +80,10 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "surveyor load import --prometheus": "tests/jobs/measurement/test_prometheus_import.py",
         "broker_label = ": "tests/jobs/measurement/test_prometheus_queries.py",
         "make demo DEMO_ARGS=--load": "tests/jobs/stories/test_demo.py",
+        "surveyor snapshot ": "tests/jobs/stories/test_load_samples_brokers.py",
         "surveyor load sample": "tests/jobs/stories/test_load_samples_brokers.py",
         "surveyor plan reassign --rebalance --by-load": "tests/jobs/planning/placement/test_plan_by_load.py",
+        "surveyor whatif": "tests/jobs/test_whatif_load.py",
         "python -m bench.load_accuracy": NOT_RUN + "ten minutes of traffic; the story of it is shorter",
     },
     "fleets.md": {

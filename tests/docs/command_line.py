@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from textwrap import indent
 from typing import Any, Final
 
 import typer
@@ -24,11 +23,11 @@ DEFAULT: Final = re.compile(r" ?\[default: (.*?)\]")
 """How help says what holds where an option is not given."""
 
 OptionKey = tuple[str, str]
-"""An option as it is written, and its help: two with the same are one."""
+"""An option or argument as it is written, and its help: two with the same are one."""
 
 Options = Mapping[OptionKey, Any]
 
-SEVERAL: Final = 4
+SEVERAL: Final = 2
 """Commands that take an option, at least, for it to be described once."""
 
 
@@ -45,13 +44,13 @@ class Command:
 
     @property
     def arguments(self) -> list[Any]:
-        return [param for param in self.command.params if param.param_type_name == "argument"]
+        return [param for param in self.command.params if _is_argument(param)]
 
     @property
     def options(self) -> dict[OptionKey, Any]:
-        """Its options but --help, which every command has."""
-        shown = [param for param in self.command.params if param.param_type_name == "option" and not param.hidden]
-        return {(param.opts[0], str(param.help)): param for param in shown if param.name != "help"}
+        """Its arguments, and its options but --help, which every command has."""
+        shown = [param for param in self.command.params if not param.hidden and param.name != "help"]
+        return {(param.opts[0], str(param.help)): param for param in shown}
 
 
 @cache
@@ -91,20 +90,17 @@ def commands_page() -> str:
     """Describe every command: first the options of all and of several, then each with its own options."""
     top = root()
     every = list(commands(top))
-    options = {key: option for command in reversed(every) for key, option in command.options.items()}
     counts = Counter(key for command in every for key in command.options)
-    frequent = [key for key, count in counts.items() if count >= SEVERAL]
-    meanings = Counter(name for name, _ in frequent)
-    shared = {key: options[key] for key in frequent if meanings[key[0]] == 1}
+    shared = _shared(every, counts)
     everywhere = {key: option for key, option in shared.items() if counts[key] == len(every)}
     parts = [
         *_overview(top),
         "## Every command",
         "They come after the command's name, as do `-h`, `--help` and `--help-all`. `surveyor --version` stands alone.",
-        _list(map(_option_item, everywhere.values())),
+        _list(map(_item, everywhere.values())),
         "## Several commands",
         "The commands name those of these options that they take.",
-        _list(_option_item(option) for key, option in shared.items() if key not in everywhere),
+        _list(_item(option) for key, option in shared.items() if key not in everywhere),
     ]
     for name, member in subcommands(top):
         if is_group(member):
@@ -114,17 +110,19 @@ def commands_page() -> str:
     return "\n\n".join(parts)
 
 
+def _shared(every: Iterable[Command], counts: Mapping[OptionKey, int]) -> Options:
+    """Return what several of the commands take, each option in its most frequent meaning."""
+    options = {key: option for command in every for key, option in command.options.items()}
+    usual = {name: (name, text) for name, text in sorted(counts, key=counts.__getitem__)}
+    return {key: options[key] for key in counts if counts[key] >= SEVERAL and usual[key[0]] == key}
+
+
 def _group(name: str, group: Any, everywhere: Options, shared: Options) -> Iterator[str]:  # noqa: ANN401 - as above
     """Describe the commands of a group: first the options that all of them take, and those that several take."""
     members = list(commands(group, (name,)))
     counts = Counter(key for command in members for key in command.options)
     of_all = {key: members[0].options[key] for key, count in counts.items() if count == len(members) >= SEVERAL}
-    several = {
-        key: command.options[key]
-        for command in reversed(members)
-        for key in command.options
-        if counts[key] >= SEVERAL and key not in of_all
-    }
+    several = {key: option for key, option in _shared(members, counts).items() if key not in of_all}
     new = {key: option for key, option in {**of_all, **several}.items() if key not in shared}
     yield f"## {NAME} {name}"
     yield str(group.help)
@@ -132,71 +130,55 @@ def _group(name: str, group: Any, everywhere: Options, shared: Options) -> Itera
     if named:
         yield f"All of these take {', '.join(named)}."
     if new:
-        yield _list(map(_option_item, new.values()))
+        yield _list(map(_item, new.values()))
     for command in members:
         yield from _command(command, {**everywhere, **of_all}, {**shared, **new}, "###")
 
 
 def _overview(top: Any) -> Iterator[str]:  # noqa: ANN401 - as above
-    """The commands by what people want, and examples, as --help has them."""
-    members = dict(subcommands(top))
+    """The commands by purpose, as --help has them."""
     for title, names in top.parts():
-        yield f"**{title}**: {', '.join(_named(command) for name in names for command in _of(name, members[name]))}."
-    yield "Examples:"
-    yield indent(top.epilog.partition("\n")[2].partition("\n\n")[0], "  ")
-
-
-def _of(name: str, member: Any) -> Iterable[Command]:  # noqa: ANN401 - as above
-    return commands(member, (name,)) if is_group(member) else [Command((name,), member)]
-
-
-def _named(command: Command) -> str:
-    return f"[{' '.join(command.words)}](#{command.title.replace(' ', '-')})"
+        yield f"**{title}**: {', '.join(f'[{name}](#{NAME}-{name})' for name in names)}."
 
 
 def _command(command: Command, everywhere: Options, shared: Options, level: str) -> Iterator[str]:
     yield f"{level} {command.title}"
     yield str(command.command.help)
-    own = [option for key, option in command.options.items() if key not in {**shared, **everywhere}]
-    also = [code(option.opts[0]) for key, option in command.options.items() if key in shared.keys() - everywhere]
-    needed = [_written(option) for option in own if option.required]
+    options = {key: option for key, option in command.options.items() if key not in everywhere}
+    needed = [_written(option) for option in options.values() if option.required and not _is_argument(option)]
+    others = [option for option in options.values() if not option.required and not _is_argument(option)]
     if command.arguments or needed:
-        more = ["[OPTIONS]"] if len(own) + len(also) > len(needed) else []
-        yield f"    {' '.join([command.title, *map(_argument, command.arguments), *needed, *more])}"
-    items = [*map(_argument_item, command.arguments), *map(_option_item, own)]
+        more = ["[OPTIONS]"] if others else []
+        yield f"    {' '.join([command.title, *map(_written, command.arguments), *needed, *more])}"
+    items = [_item(option) for key, option in options.items() if key not in shared]
+    also = [code(option.opts[0]) for key, option in options.items() if key in shared and not _is_argument(option)]
     if also:
         items.append(f"Also {', '.join(also)}.")
     if items:
         yield _list(items)
 
 
-def _argument(argument: Any) -> str:  # noqa: ANN401 - as above
-    name = str(argument.metavar or argument.name.upper())
-    return name if argument.required else f"[{name}]"
+def _is_argument(parameter: Any) -> bool:  # noqa: ANN401 - as above
+    return bool(parameter.param_type_name == "argument")
 
 
-def _argument_item(argument: Any) -> str:  # noqa: ANN401 - as above
-    return _item(_argument(argument), argument)
-
-
-def _option_item(option: Any) -> str:  # noqa: ANN401 - as above
-    return _item(_written(option), option)
-
-
-def _item(written: str, parameter: Any) -> str:  # noqa: ANN401 - as above
+def _item(parameter: Any) -> str:  # noqa: ANN401 - as above
     """An option or an argument with its meaning and, in brackets, its default."""
     text = parameter.help or ""
     default = _default(parameter, text)
-    return f"{code(written)}: {DEFAULT.sub('', text)}" + (f" [{default}]" if default else "")
+    return f"{code(_written(parameter))}: {DEFAULT.sub('', text)}" + (f" [{default}]" if default else "")
 
 
 def _list(items: Iterable[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
 
 
-def _written(option: Any) -> str:  # noqa: ANN401 - as above
-    """An option as it is typed, with the name of its value."""
-    return " ".join(filter(None, [option.opts[0], "" if option.is_flag else option.metavar]))
+def _written(parameter: Any) -> str:  # noqa: ANN401 - as above
+    """An option as it is typed, with the name of its value; or an argument."""
+    if _is_argument(parameter):
+        name = str(parameter.metavar or parameter.name.upper())
+        return name if parameter.required else f"[{name}]"
+    return " ".join(filter(None, [parameter.opts[0], "" if parameter.is_flag else parameter.metavar]))
 
 
 def _default(option: Any, text: str) -> str:  # noqa: ANN401 - as above

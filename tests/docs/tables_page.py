@@ -11,7 +11,7 @@ from jobs.sql_views.views import VIEWS, View
 from schemas.columns import CHECKS, KEY_COLUMNS, TABLE_COLUMNS
 from tests.docs.markdown import code
 
-SEVERAL: Final = 4
+SEVERAL: Final = 2
 """Tables that have a column with the same meaning, at least, for it to be described once."""
 
 Columns = Mapping[str, str]
@@ -21,20 +21,25 @@ Columns = Mapping[str, str]
 def tables_page() -> str:
     """Describe every table: the columns of several, then each with its key and its own columns; and every view."""
     tables = {name: dict(_columns(StructType.fromJson(TABLE_COLUMNS[name].json))) for name in TABLE_COLUMNS}
-    counts = Counter(column for columns in tables.values() for column in columns.items())
+    earlier = {name: _alike(name, tables) for name in tables}
+    counts = Counter(column for name, columns in tables.items() if not earlier[name] for column in columns.items())
     shared = {name: text for (name, text), count in counts.items() if count >= SEVERAL}
     parts = ["### Columns of several tables", _list(shared)]
     for name, columns in tables.items():
-        alike = next((other for other in tables if other != name and tables[other] == columns), None)
-        parts += _table(name, {} if alike and f"### {alike}" in parts else columns, shared, alike)
+        parts += _table(name, {} if earlier[name] else columns, shared, earlier[name])
     parts += ["## Views", "\n".join(map(_view, VIEWS.values()))]
     return "\n\n".join(parts)
 
 
+def _alike(name: str, tables: Mapping[str, Columns]) -> str | None:
+    """Return the earlier table with the same columns, if there is one."""
+    return next((other for other in takewhile(name.__ne__, tables) if tables[other] == tables[name]), None)
+
+
 def _view(view: View) -> str:
-    """A view by the comment that its query begins with, and what it reads."""
+    """A view by the comment that its query begins with."""
     comment = " ".join(line.removeprefix("-- ") for line in takewhile(_is_comment, view.sql.strip().splitlines()))
-    return f"- {code(view.name)}, of {', '.join(map(code, [*view.reads, *view.views]))}. {comment}"
+    return f"- {code(view.name)}: {comment}"
 
 
 def _is_comment(line: str) -> bool:
@@ -45,7 +50,8 @@ def _table(name: str, columns: Columns, shared: Columns, alike: str | None) -> I
     yield f"### {name}"
     key = f"Key: {', '.join(map(code, KEY_COLUMNS[name]))}."
     checks = " and ".join(map(code, CHECKS.get(name, {}).values()))
-    also = [code(column) for column, text in columns.items() if shared.get(column) == text and column != "cluster"]
+    said = {"cluster", *KEY_COLUMNS[name]}
+    also = [code(column) for column, text in columns.items() if shared.get(column) == text and column not in said]
     sentences = [
         key,
         f"Delta checks that {checks}." if checks else "",

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobs.adapters.request_server.listen_config import LISTEN_FILE_KEYS, LISTENER_KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
 from jobs.core.errors import ExitCode
-from jobs.runtime.settings import CapacityConf, ClusterConf, Conf, LimitsConf
+from jobs.runtime.settings import CapacityConf, ClusterConf, Conf, LeadersConf, LimitsConf
 from schemas.enums import LintCode, RejectionCode
 from tests.docs.generated import path_of
 from tests.docs.markdown import ROOT
@@ -44,9 +44,10 @@ def test_every_key_of_the_conf_has_its_row() -> None:
     cluster = "clusters.NAME."
     known = [
         *_keys(Conf, "", "clusters"),
-        *_keys(ClusterConf, cluster, "limits", "capacity"),
+        *_keys(ClusterConf, cluster, "limits", "capacity", "leaders"),
         *_keys(CapacityConf, f"{cluster}capacity."),
         *_keys(LimitsConf, f"{cluster}limits."),
+        *_keys(LeadersConf, f"{cluster}leaders."),
     ]
     assert sorted(_rows("configuration.md", CONF_KEY, before=LISTEN)) == sorted(known)
 

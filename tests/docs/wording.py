@@ -81,7 +81,6 @@ IDENTIFIER_EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("jobs/runtime/suggestions.py", "what"): "a key of `due` in the JSON of `surveyor status`",
     ("jobs/snapshots/diff.py", "what"): "a column of `surveyor show diff`",
     ("jobs/sql_views/views.py", "who"): "a column of the view commit_log",
-    ("jobs/web/dashboard/components.py", "what"): "a field of the chart's encoding, which its tooltips show",
     ("planner/rules/lost_states.py", "seen"): "a column of the rows of lost states",
     ("schemas/rows.py", "who"): "a column of COMMITS",
 }

@@ -17,14 +17,17 @@ from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.runtime.pace import Pace
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.documented_commands import ROOT
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.commands.user_shell import bare
-from tests.jobs.support.controllers.moving_controller import MovingController, install
+from tests.jobs.support.controllers.kafka_controller import KafkaController
+from tests.jobs.support.controllers.throttled_tree import answer_as_admin
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import CLUSTER
-from tests.jobs.support.zookeeper.fenced_writes import OURS
+from tests.jobs.support.zookeeper.fenced_writes import OURS, Multis
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
@@ -90,10 +93,10 @@ def tree(bare_tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def moving_controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
+def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> KafkaController:
     """It carries out requested reassignments one step at a time in the test's tree."""
-    made = MovingController(tree)
-    install(made, monkeypatch)
+    made = KafkaController(tree)
+    answer_as_admin(made, monkeypatch)
     return made
 
 
@@ -109,6 +112,19 @@ def module_tree(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
 def proxy(zookeeper_hosts: str) -> Iterator[ZooKeeperProxy]:
     with ZooKeeperProxy(zookeeper_hosts) as running:
         yield running
+
+
+@pytest.fixture
+def short_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response of ZooKeeper may take half a second."""
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.5)
+
+
+@pytest.fixture
+def multis(monkeypatch: pytest.MonkeyPatch) -> Multis:
+    made = Multis()
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", made.send)
+    return made
 
 
 @pytest.fixture
@@ -151,16 +167,9 @@ def empty_tables(warehouse: Warehouse) -> None:
 
 
 @pytest.fixture
-def no_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who resigns does not wait for brokers, which the tree has not, to take over again."""
-    for module in ("execution.batch.batch_commit", "controller.term"):
-        monkeypatch.setattr(f"jobs.{module}.RESIGN_TIMEOUT_SECONDS", 0.0)
-
-
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each change is written by itself."""
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
+def pace() -> Pace:
+    """The pace of commands; a test with a parameter `pace` has another one."""
+    return NO_TAKEOVER
 
 
 @pytest.fixture
@@ -170,6 +179,6 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def surveyor(warehouse: Warehouse, no_takeover: None) -> Surveyor:  # noqa: ARG001 - for its effect
+def surveyor(warehouse: Warehouse, pace: Pace) -> Surveyor:
     """The command line on this warehouse."""
-    return Surveyor(warehouse)
+    return Surveyor(warehouse, pace)

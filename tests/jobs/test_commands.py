@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.checks.common_checks import CheckResult
+from jobs.checks.check_results import CheckResult
 from jobs.cli import app
 from jobs.core.option_places import COMMAND_CONFIG, option_name
 from jobs.runtime.settings import Settings
@@ -112,6 +112,22 @@ FILE = '[clusters.default]\nzookeeper = "zk-file:1"\n[clusters.east]\nzookeeper 
 OF_FILE, OF_ENVIRONMENT = "zookeeper {} of {} is used, not zk-env:1", "zk-env:1 of SURVEYOR_ZOOKEEPER is used, not"
 
 
+Examined = list[tuple[Settings, str, str]]
+"""The settings of each `doctor`, with the next command and the source of the credentials as it would show them."""
+
+
+@pytest.fixture
+def examined(monkeypatch: pytest.MonkeyPatch) -> Examined:
+    settings_of: Examined = []
+
+    def look(settings: Settings) -> list[CheckResult]:
+        settings_of.append((settings, command_line(settings, "commit", "p"), option_name(COMMAND_CONFIG)))
+        return []
+
+    monkeypatch.setattr("jobs.checks.doctor.run_checks", look)
+    return settings_of
+
+
 @pytest.mark.parametrize(
     ("options", "used", "message"),
     [
@@ -121,25 +137,18 @@ OF_FILE, OF_ENVIRONMENT = "zookeeper {} of {} is used, not zk-env:1", "zk-env:1 
         ("--zookeeper zk-typed:1 --cluster east", "zk-typed:1", None),
     ],
 )
-def test_what_is_typed_wins_over_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, used: str, message: str | None
+def test_what_is_typed_wins_over_the_environment(  # noqa: PLR0913, PLR0917 - fixtures
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, examined: Examined, options: str, used: str, message: str | None
 ) -> None:
     """Also by naming a file or a section of it; where the two differ, one line says so."""
     conf = tmp_path / "surveyor.toml"
     conf.write_text(FILE)
     monkeypatch.setenv("SURVEYOR_ZOOKEEPER", "zk-env:1")
     monkeypatch.setenv("SURVEYOR_CONF", str(conf))
-    hosts = list[str]()
-
-    def look(settings: Settings) -> list[CheckResult]:
-        hosts.append(settings.zookeeper_endpoint.hosts)
-        return []
-
-    monkeypatch.setattr("jobs.checks.doctor.run_checks", look)
-
     ran = CliRunner().invoke(app, ["doctor", *options.format(conf=conf).split()])
 
     line = "" if message is None else f"surveyor: {message.format(used, conf)}"
+    hosts = [settings.zookeeper_endpoint.hosts for settings, _, _ in examined]
     assert (hosts, ran.stderr.startswith(line), ran.stderr.count("\n")) == ([used], True, int(message is not None))
 
 
@@ -152,22 +161,12 @@ def test_what_is_typed_wins_over_the_environment(
     ],
 )
 def test_the_environment_may_name_the_brokers_credentials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, used: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, examined: Examined, options: str, used: str
 ) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\nzookeeper = "zk:1"\ncommand_config = "file.properties"\n')
     monkeypatch.setenv("SURVEYOR_COMMAND_CONFIG", "env.properties")
     monkeypatch.setenv("SURVEYOR_CONF", str(conf))
-    files, next_commands, places = list[str](), list[str](), list[str]()
-
-    def look(settings: Settings) -> list[CheckResult]:
-        files.append(str(settings.conf.command_config))
-        next_commands.append(command_line(settings, "commit", "p"))
-        places.append(option_name(COMMAND_CONFIG))
-        return []
-
-    monkeypatch.setattr("jobs.checks.doctor.run_checks", look)
-
     CliRunner().invoke(app, ["doctor", *options.split()])
 
     typed = f" {options}" if options else ""
@@ -176,7 +175,8 @@ def test_the_environment_may_name_the_brokers_credentials(
         "file.properties": f"command_config in [clusters.default] of {conf}",
         "typed.properties": "--command-config",
     }
-    assert (files, next_commands, places) == ([used], [f"surveyor commit p{typed}"], [place[used]])
+    ((settings, following, named),) = examined
+    assert (str(settings.conf.command_config), following, named) == (used, f"surveyor commit p{typed}", place[used])
 
 
 def test_missing_java(tree: KafkaTree, tmp_path: Path) -> None:

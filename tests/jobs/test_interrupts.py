@@ -63,8 +63,11 @@ main()
 """
 
 READ_BY_EXECUTORS = """\
-from jobs.snapshots import reader, staging
-reader.SMALL_CLUSTER_PARTITIONS = 0
+from jobs import cli
+from jobs.runtime.pace import Pace
+from jobs.snapshots import staging
+run = cli.main
+cli.main = lambda: run(Pace(small_cluster=0))
 read_on_executors = staging.read_on_executors
 asleep = "java_method('java.lang.Thread', 'sleep', 60000L) = 'null'"
 staging.read_on_executors = lambda *args: read_on_executors(*args).where(asleep)
@@ -75,8 +78,11 @@ main()
 
 READ_BY_THE_ENGINE: Final = """\
 import time
-from jobs.snapshots import reader, staging
-reader.SMALL_CLUSTER_PARTITIONS = 0
+from jobs import cli
+from jobs.runtime.pace import Pace
+from jobs.snapshots import staging
+run = cli.main
+cli.main = lambda: run(Pace(small_cluster=0))
 read_on_executors = staging.read_on_executors
 def asleep(batches):
     time.sleep(60)

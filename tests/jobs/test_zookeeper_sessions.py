@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.moving_controller import MovingController
+from tests.jobs.support.controllers.kafka_controller import KafkaController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -62,15 +62,13 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[KazooClient]:
 
 @pytest.mark.usefixtures("spark")
 def test_a_command_has_one_session_and_each_controllership_another(
-    tree: KafkaTree, surveyor: Surveyor, sessions: list[KazooClient], monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, sessions: list[KazooClient]
 ) -> None:
-    for module in ("snapshots.reader", "controller.preparation", "checks.migration_check", "planning.restart_facts"):
-        monkeypatch.setattr(f"jobs.{module}.CONFIG_TIMEOUT_SECONDS", 0.2)
     tree.add_topic(T, {0: [7, 1], 1: [0, 1]})
     opened: list[tuple[tuple[str, ...], int]] = []
     for arguments, _ in COMMANDS:
         sessions.clear()
-        surveyor.run(*arguments, "--zookeeper", tree.hosts)
+        surveyor.paced(configs=0.2).run(*arguments, "--zookeeper", tree.hosts)
         opened.append((arguments, len(sessions)))
         assert not any(client.connected for client in sessions)
 
@@ -79,9 +77,8 @@ def test_a_command_has_one_session_and_each_controllership_another(
 
 def test_one_wave_in_admin_mode_has_one_session(
     tree: KafkaTree,
-    moving_controller: MovingController,
+    controller: KafkaController,
     warehouse: Warehouse,
-    surveyor: Surveyor,
     sessions: list[KazooClient],
 ) -> None:
     """The lease belongs to it as well: without the session nothing more may be requested."""
@@ -89,13 +86,13 @@ def test_one_wave_in_admin_mode_has_one_session(
     tree.add_topic(T, {0: [0, 1]})
     plan = store_plan(warehouse, tree, [reassignment(tree, T, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
 
-    done = surveyor.run(
+    done = Surveyor(warehouse, controller.pace).run(
         *("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply"),
         *("--wait", "--throttle", "1MB/s"),
     )
 
     assert done.exit_code == 0, done.stderr
-    assert moving_controller.replicas(T) == {0: [3, 1]}
+    assert controller.replicas(T) == {0: [3, 1]}
     assert len(sessions) == 1
 
 
@@ -104,16 +101,14 @@ def test_batch_mode_has_two_sessions(
     warehouse: Warehouse,
     surveyor: Surveyor,
     sessions: list[KazooClient],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The controllership has a session of its own, because the end of that session is the resignation.
 
     The poll for the next controller opens none.
     """
-    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 1.0)
     tree.add_topic(T, {0: [0, 1]})
     plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1)])
 
-    assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == 0
+    assert surveyor.paced(resignation=1.0).apply(tree.hosts, plan.plan_id).exit_code == 0
 
     assert len(sessions) == 2

@@ -19,8 +19,8 @@ RESULTS: Final = {
     *("ApiError", "RefusedRequestError"),
 }
 """Calls with a code, an outcome or a step, followed by a reason."""
-JOINING: Final = {"planner/columns/sentences.py", "planner/load/group_hours.py"}
-"""Modules that join texts on Spark: parts of reasons, and racks, with nothing, for the sake of an engine."""
+JOINING: Final = {"planner/columns/sentences.py"}
+"""Modules that join texts on Spark: parts of reasons."""
 
 
 @cache

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.view_tables import NO_SNAPSHOT
+from jobs.console_output.replicas_and_commits import NO_SNAPSHOT
 from jobs.core.arrow_rows import StoredRows
 from jobs.snapshots.health import being_reassigned_or_requested
 from jobs.sql_views.database import Summaries

@@ -125,13 +125,10 @@ quiet_logger("kafka")
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 """Seconds that a connection may take."""
 
-BOOTSTRAP_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds within which some broker must answer."""
-
 SEND_SECONDS: Final = 5.0
 """Seconds after a call within which its request must be sent; it may have to wait for a connection.
 
-The lease is checked right before the call, and lasts as long (`warehouse_lease.MARGIN_SECONDS`).
+The lease is checked right before the call, and lasts as long (`WarehouseLease.margin_seconds`).
 """
 
 REAUTHENTICATION_POLL_SECONDS: Final = 0.05
@@ -469,11 +466,13 @@ _CHANGES: Final = (
 
 
 class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
-    """A client that sends a change within SEND_SECONDS of its call, or not at all.
+    """A client that sends a change within `send_seconds` of its call, or not at all.
 
     kafka-python itself keeps a request until there is a connection, and sends it again if the controller has changed.
     This client also accepts "" for the default of all brokers, as Kafka does, and sends it to any broker.
     """
+
+    send_seconds = SEND_SECONDS
 
     def __init__(self, **configs: Any) -> None:  # noqa: ANN401 - kafka-python's settings
         super().__init__(**configs)
@@ -508,11 +507,11 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
         return await connection.send_request(request, request_timeout_ms=request_timeout_ms)
 
     def _refuse_late(self) -> None:
-        """Raise LateRequestError once SEND_SECONDS are over; only the wall clock counts a suspended machine."""
+        """Raise LateRequestError once it is too late; only the wall clock counts a suspended machine."""
         monotonic, wall = self._called_at
-        if max(time.monotonic() - monotonic, time.time() - wall) > SEND_SECONDS:
+        if max(time.monotonic() - monotonic, time.time() - wall) > self.send_seconds:
             raise LateRequestError(
-                f"the connection to a broker took more than {SEND_SECONDS:g} s, so nothing was requested; "
+                f"the connection to a broker took more than {self.send_seconds:g} s, so nothing was requested; "
                 "run the same command again"
             )
 
@@ -523,13 +522,15 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
         return of_brokers, [*others, *(resource for resource in config_resources if not resource.name)]
 
 
-def _first_client(addresses: Sequence[str], settings: dict[str, str], errors: dict[str, Exception]) -> Any:  # noqa: ANN401
+def _first_client(
+    addresses: Sequence[str], settings: dict[str, str], seconds: float, errors: dict[str, Exception]
+) -> Any:  # noqa: ANN401
     """Return kafka-python's client for the first address that answers; None with the errors if none does."""
-    for address in answering(addresses, settings, BOOTSTRAP_TIMEOUT_SECONDS, errors):
+    for address in answering(addresses, settings, seconds, errors):
         try:
             return _AdminClient(
                 bootstrap_servers=address,
-                bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
+                bootstrap_timeout_ms=int(1000 * seconds),
                 request_timeout_ms=20_000,
                 socket_options=_SOCKET_OPTIONS,
                 **settings,
@@ -541,9 +542,13 @@ def _first_client(addresses: Sequence[str], settings: dict[str, str], errors: di
 
 @contextmanager
 def connected_admin(
-    addresses: Sequence[str], settings: dict[str, str], controller: int | None = None
+    addresses: Sequence[str],
+    settings: dict[str, str],
+    controller: int | None = None,
+    *,
+    bootstrap_seconds: float = 10.0,
 ) -> Iterator[Admin]:
-    """Yield an Admin; raise AdminUnavailableError if no broker answers.
+    """Yield an Admin; raise AdminUnavailableError if no broker answers within `bootstrap_seconds`.
 
     The first address is preferred. `controller` is the controller in ZooKeeper, which requests are sent to. Brokers
     still report a former controller, which may be Surveyor's id, until the new one has sent them UpdateMetadata, and
@@ -561,7 +566,7 @@ def connected_admin(
         warnings.simplefilter("ignore", ResourceWarning)
         try:
             require_credentials(settings)
-            client = _first_client(addresses, settings, errors)
+            client = _first_client(addresses, settings, bootstrap_seconds, errors)
         except NO_CREDENTIALS as error:
             client = None
             errors = dict.fromkeys(addresses, error)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from kafka.errors import for_code
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
@@ -200,7 +201,7 @@ def _share_positions(ask: Ask, group_id: str) -> tuple[int, TopicEntries]:
         (row.partition_index, row.start_offset, row.error_code) for topic in group.topics for row in topic.partitions
     ]
     return group.error_code, TopicEntries(
-        names=[topic.topic_name.encode() for topic in group.topics],
+        names=pa.array([topic.topic_name.encode() for topic in group.topics], pa.binary()),
         counts=np.array([len(topic.partitions) for topic in group.topics], np.int64),
         entries=np.array(rows, np.dtype([*POSITION, ("error_code", ">i2")])),
     )

@@ -220,7 +220,7 @@ def dir_rows(broker_id: int, log_dirs: Sequence[ReportedLogDir], now: datetime) 
 
 def _logs(broker_id: int, log_dir: ReportedLogDir, now: datetime) -> pa.Table:
     names, _, entries = log_dir.topics
-    topics = pa.array(names, pa.binary()).cast(pa.string()).take(pa.array(log_dir.topics.topic_of_entry))
+    topics = names.cast(pa.string()).take(pa.array(log_dir.topics.topic_of_entry))
     columns = {
         "broker_id": pa.repeat(broker_id, len(entries)),
         "topic": topics,

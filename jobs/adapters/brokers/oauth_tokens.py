@@ -53,6 +53,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
     def __init__(self, name: str, retrieve: Callable[[], str], *, keep: bool) -> None:
         super().__init__()
         self._name, self._retrieve, self._keep = name, retrieve, keep
+        self.time: Callable[[], float] = time.time
         self._lock = Lock()
         self._token = ""
         self._refresh_at = 0.0
@@ -76,19 +77,19 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
         with self._lock:
             if self._failed_at > asked_at:
                 raise TokenError(self._failure)
-            now = time.time()
+            now = self.time()
             if now < self._refresh_at:
                 return self._token
             try:
                 token = self._valid()
             except TokenError as error:
-                if time.time() < self._expires_at:
+                if self.time() < self._expires_at:
                     return self._token  # refreshing failed, and the last one is still valid
                 self._failure, self._failed_at = str(error), time.monotonic()
                 raise
             expiry = expiry_of(token)
             if self._keep and expiry is not None:
-                now = time.time()
+                now = self.time()
                 self._token, self._expires_at = token, expiry
                 self._refresh_at = now + REFRESH_WINDOW_FACTOR * (expiry - now)
             return token
@@ -98,7 +99,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
         if not _BEARER_TOKEN.fullmatch(token):
             raise TokenError(f"{self._name} gave no bearer token: one line of letters, digits and -._~+/ was expected")
         expiry = expiry_of(token)
-        if expiry is not None and expiry <= time.time():
+        if expiry is not None and expiry <= self.time():
             when = datetime.fromtimestamp(expiry, UTC).isoformat(timespec="seconds")
             raise TokenError(f"the token of {self._name} expired at {when}: renew it, or check this machine's clock")
         return token
@@ -120,7 +121,9 @@ def expiry_of(token: str) -> float | None:
         return None
 
 
-def provider_of(values: Mapping[str, str], file: str) -> TokenProvider:
+def provider_of(
+    values: Mapping[str, str], file: str, command_seconds: float = COMMAND_TIMEOUT_SECONDS
+) -> TokenProvider:
     """Return the provider of a properties file, `file` in messages; raise UsageError unless it names one source.
 
     There is one provider for each source in a process, so that a command does not run for each connection.
@@ -134,7 +137,7 @@ def provider_of(values: Mapping[str, str], file: str) -> TokenProvider:
         words = tuple(shlex.split(command or ""))
     except ValueError as error:
         raise UsageError(f"{file}: {TOKEN_COMMAND} is not a command line ({error})") from None
-    return _of_command(words, file)
+    return _of_command(words, file, command_seconds)
 
 
 def _path_of(url: str, file: str) -> Path:
@@ -166,17 +169,17 @@ def _of_file(path: Path) -> TokenProvider:
 
 
 @cache
-def _of_command(words: tuple[str, ...], file: str) -> TokenProvider:
+def _of_command(words: tuple[str, ...], file: str, seconds: float) -> TokenProvider:
     name = f"{file}: {TOKEN_COMMAND} {words[0] if words else ''}".rstrip()  # its arguments may be secret
 
     def retrieve() -> str:
         try:
             done = subprocess.run(  # noqa: S603 - the user's own command, without a shell
-                words, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=COMMAND_TIMEOUT_SECONDS
+                words, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=seconds
             )
             return done.stdout.decode()
         except subprocess.TimeoutExpired:
-            raise TokenError(f"{name} did not end within {COMMAND_TIMEOUT_SECONDS:g} s{_FIND_THE_CAUSE}") from None
+            raise TokenError(f"{name} did not end within {seconds:g} s{_FIND_THE_CAUSE}") from None
         except subprocess.CalledProcessError as error:
             raise TokenError(f"{name} ended with exit code {error.returncode}{_FIND_THE_CAUSE}") from None
         except OSError as error:

@@ -6,10 +6,12 @@ requests of bounded size.
 
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from jobs.adapters.brokers.fanout import Ask
@@ -79,6 +81,11 @@ def partition_keys(topic: Array, partition: Array) -> Array:
     return (topic.astype(np.int64) << 32) | partition.astype(np.int64)
 
 
+def positions_in(names: pa.Array, wanted: pa.Array) -> Array:
+    """Return the positions of wanted names among names, -1 for those that are not among them."""
+    return pc.fill_null(pc.index_in(wanted, names), -1).to_numpy()  # type: ignore[no-any-return] # pyarrow is untyped
+
+
 class Offsets(NamedTuple):
     """Answers for partitions, in their order."""
 
@@ -96,35 +103,33 @@ class Offsets(NamedTuple):
 
 
 class _Request(ListOffsetsRequest, init=False):  # type: ignore[call-arg, misc] # kafka-python is untyped
-    """ListOffsets with `topics` that are encoded already, and with TopicEntries for older versions."""
+    """ListOffsets with `topics` as a layout and entries for it, and with names and counts for older versions."""
 
     header_class = UndecodedResponseHeader
     topics: Any
 
     def encode(self, *args: Any, **settings: Any) -> bytes:  # noqa: ANN401 - as kafka-python has it
-        layout, entries = self.topics
+        layout, names, counts, entries = self.topics
         if not self.flexible_version_q(self.API_VERSION):
-            self.topics = entries.objects
+            self.topics = TopicEntries(names, counts, entries).objects
             encoded: bytes = super().encode(*args, **settings)
             return encoded
         replica_and_isolation = struct.pack(">ib", self.replica_id, self.isolation_level)
-        body = replica_and_isolation + layout.encode(entries.entries, REQUESTED) + b"\0"
+        body = replica_and_isolation + layout.encode(entries, REQUESTED) + b"\0"
         framed: bytes = self.encode_header(flexible=True) + body
         return struct.pack(">i", len(framed)) + framed
 
 
-def list_offsets(
-    ask: Ask, names: Sequence[bytes], codes: Mapping[bytes, int], partitions: Partitions, timestamps: Sequence[int]
-) -> list[Offsets]:
+def list_offsets(ask: Ask, names: pa.Array, partitions: Partitions, timestamps: Sequence[int]) -> list[Offsets]:
     """Ask a broker for offsets of partitions that it leads, for each timestamp; a missing answer is NOT_ANSWERED.
 
-    `names` are the names of topics by their code, and `codes` the reverse. There are several requests if there are many
-    partitions, and those about the same partitions follow each other.
+    `names` are the names of topics by their code, as bytes. There are several requests if there are many partitions,
+    and those about the same partitions follow each other.
     """
     answers = [Offsets.none(len(partitions.topic)) for _ in timestamps]
     for start in range(0, len(partitions.topic), MAX_PARTITIONS):
         part = slice(start, start + MAX_PARTITIONS)
-        asked = _Asked(names, codes, Partitions(partitions.topic[part], partitions.partition[part]))
+        asked = _Asked(names, Partitions(partitions.topic[part], partitions.partition[part]))
         for timestamp, answer in zip(timestamps, answers, strict=True):
             response = ask(asked.request(timestamp))
             answer.answered_at[part] = time.time()
@@ -138,21 +143,23 @@ def list_offsets(
 class _Asked:
     """The partitions of one request, and of its repetition for another timestamp."""
 
-    def __init__(self, names: Sequence[bytes], codes: Mapping[bytes, int], partitions: Partitions) -> None:
-        topics, counts = np.unique(partitions.topic, return_counts=True)
-        self._names = [names[code] for code in topics.tolist()]
-        self._counts, self._codes, self._partitions = counts, codes, partitions
-        self._layout = TopicLayout(self._names, counts)
+    def __init__(self, names: pa.Array, partitions: Partitions) -> None:
+        topics, self._counts = np.unique(partitions.topic, return_counts=True)
+        self._names = names.take(pa.array(topics))
+        self._partition = partitions.partition
+        self._layout = TopicLayout(self._names, self._counts)
+        self._answered: tuple[TopicLayout, Array | slice] = self._layout, slice(None)
+        """The layout of the latest response, and the positions of its partitions."""
 
     def request(self, timestamp: int) -> _Request:
-        entries = np.empty(len(self._partitions.partition), np.dtype([*REQUESTED]))
-        entries["partition_index"] = self._partitions.partition
+        entries = np.empty(len(self._partition), np.dtype([*REQUESTED]))
+        entries["partition_index"] = self._partition
         entries["current_leader_epoch"] = _ANY_EPOCH
         entries["timestamp"] = timestamp
         return _Request(
             replica_id=CONSUMER,
             isolation_level=READ_UNCOMMITTED,
-            topics=(self._layout, TopicEntries(self._names, self._counts, entries)),
+            topics=(self._layout, self._names, self._counts, entries),
             min_version=_LOCAL_SINCE if timestamp == EARLIEST_LOCAL else 0,
             max_version=_MAX_VERSION,
         )
@@ -160,16 +167,20 @@ class _Asked:
     def answers(self, response: UndecodedResponse) -> tuple[Array | slice, Array]:
         """Return the positions of partitions, and their entries.
 
-        Brokers before Kafka 4.0 answer in the order of the request, later ones in that of their hash tables.
+        Brokers before Kafka 4.0 answer in the order of the request, later ones in that of their hash tables, which is
+        the same for each timestamp.
         """
         if response.is_flexible:
-            entries = self._layout.decode(response.data, _AFTER_THROTTLE_TIME, ANSWERED)
-            if entries is not None and np.array_equal(entries["partition_index"], self._partitions.partition):
-                return slice(None), entries
+            layout, rows = self._answered
+            entries = layout.decode(response.data, _AFTER_THROTTLE_TIME, ANSWERED)
+            if entries is not None and np.array_equal(entries["partition_index"], self._partition[rows]):
+                return rows, entries
         topics = decode_topics(response, ANSWERED)
-        codes = np.array([self._codes.get(name, -1) for name in topics.names], np.int64)
-        keys = partition_keys(codes[topics.topic_of_entry], topics.entries["partition_index"])
-        rows = np.searchsorted(self._partitions.keys, keys)
-        if not np.array_equal(self._partitions.keys.take(rows, mode="clip"), keys):
+        answered = positions_in(self._names, topics.names)
+        asked = partition_keys(np.repeat(np.arange(len(self._names)), self._counts), self._partition)
+        keys = partition_keys(np.repeat(answered, topics.counts), topics.entries["partition_index"])
+        rows = np.searchsorted(asked, keys)
+        if not np.array_equal(asked.take(rows, mode="clip"), keys):
             raise ValueError("it answered for other partitions than it was asked for")
+        self._answered = TopicLayout(topics.names, topics.counts), rows
         return rows, topics.entries

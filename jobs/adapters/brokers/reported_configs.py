@@ -84,9 +84,6 @@ APIS: Final = (
 
 DYNAMIC_CONFIGS: Final = "/config/brokers"
 
-CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds for all brokers to return their configs; the configs of slower brokers count as unread."""
-
 BROKER_TIMEOUT_SECONDS: Final = 2.0
 """Seconds that one broker may take to return its configs; a healthy broker takes a hundredth of it.
 
@@ -122,30 +119,15 @@ def read_broker_configs(
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
     *,
     defaults: Mapping[str, str | None] = DEFAULTS,
-) -> list[BrokerConfig]:
-    """Request settings and versions from every broker in parallel; return rows of BROKER_CONFIGS, without snapshot id.
-
-    `brokers` are rows of BROKERS; the result has one row per broker and name, in order. `timeout_seconds` bounds the
-    whole and `broker_timeout` one broker. `defaults` has the names that get a row. For a name that a broker does not
-    return, the value is its dynamic override, else the default, marked as assumed. Raise UsageError for an invalid
-    client.properties; a failing broker raises nothing.
-    """
-    rows, _ = read_configs_and_failures(
-        brokers, command_config, overrides, timeout_seconds, broker_timeout, defaults=defaults
-    )
-    return rows
-
-
-def read_configs_and_failures(
-    brokers: Sequence[Broker],
-    command_config: Path | None,
-    overrides: Overrides,
-    timeout_seconds: float,
-    broker_timeout: float = BROKER_TIMEOUT_SECONDS,
-    *,
-    defaults: Mapping[str, str | None] = DEFAULTS,
 ) -> tuple[list[BrokerConfig], dict[int, str]]:
-    """Return the rows of `read_broker_configs`, and the reasons why brokers did not answer, by broker id."""
+    """Request settings and versions from every broker in parallel.
+
+    `brokers` are rows of BROKERS. Return rows of BROKER_CONFIGS without snapshot id, one per broker and name, in order,
+    and the reasons why brokers did not answer, by broker id. `timeout_seconds` bounds the whole and `broker_timeout`
+    one broker. `defaults` has the names that get a row. For a name that a broker does not return, the value is its
+    dynamic override, else the default, marked as assumed. Raise UsageError for an invalid client.properties; a failing
+    broker raises nothing.
+    """
     names = {name: None for name in (*KAFKA_DEFAULTS, *defaults) if not name.startswith(_VERSION_PREFIX)}
     responses, failures = ask_brokers(
         brokers,

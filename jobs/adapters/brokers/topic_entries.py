@@ -6,13 +6,14 @@ entries of one width, which is encoded and decoded here topic by topic. kafka-py
 what has another form: older versions, and entries with tagged fields.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from kafka.protocol.api_header import RequestHeader
 
 Array = npt.NDArray[Any]
@@ -39,7 +40,8 @@ class OtherFormError(ValueError):
 class TopicEntries(NamedTuple):
     """Entries of partitions by topic: the topics' names, the number of entries of each, and all entries."""
 
-    names: Sequence[bytes]
+    names: pa.Array
+    """As bytes."""
     counts: Array
     entries: Array
     """A structured array."""
@@ -54,7 +56,8 @@ class TopicEntries(NamedTuple):
         """Convert topics that kafka-python decoded."""
         rows = [tuple(getattr(row, name) for name, _ in fields) for topic in topics for row in topic.partitions]
         counts = np.array([len(topic.partitions) for topic in topics], np.int64)
-        return cls([topic.name.encode() for topic in topics], counts, np.array(rows, np.dtype([*fields])))
+        names = pa.array([topic.name.encode() for topic in topics], pa.binary())
+        return cls(names, counts, np.array(rows, np.dtype([*fields])))
 
     @property
     def objects(self) -> list[tuple[str, list[tuple[Any, ...]]]]:
@@ -63,27 +66,32 @@ class TopicEntries(NamedTuple):
         ends = np.cumsum(self.counts).tolist()
         return [
             (name.decode(), rows[end - count : end])
-            for name, count, end in zip(self.names, self.counts.tolist(), ends, strict=True)
+            for name, count, end in zip(self.names.to_pylist(), self.counts.tolist(), ends, strict=True)
         ]
 
 
 class TopicLayout:
     """The form of an encoded list of topics in flexible versions: where entries are, and the bytes between them."""
 
-    def __init__(self, names: Sequence[bytes], counts: Array) -> None:
-        between = [_length(len(names))]
-        for name, count in zip(names, counts.tolist(), strict=True):
-            between[-1] += _length(len(name)) + name + _length(count)
-            between.append(b"\0")  # the topic has no tagged fields
-        self._between = np.frombuffer(b"".join(between), np.uint8)
-        self._sizes = np.empty(2 * len(between) - 1, np.int64)
-        self._sizes[::2] = np.fromiter(map(len, between), np.int64, len(between))
+    def __init__(self, names: pa.Array, counts: Array) -> None:
+        lengths = _lengths(pc.binary_length(names)), _lengths(pa.array(counts))
+        heads = pc.binary_join_element_wise(_NO_TAGS, lengths[0], names, lengths[1], b"")
+        begin, sizes = _length(len(names)), pc.binary_length(heads).to_numpy()
+        joined = np.frombuffer(heads.buffers()[-1] or b"", np.uint8)[: sizes.sum()]
+        # the first topic has the length of the list before it, and not the end of another topic
+        self._between = np.concatenate([np.frombuffer(begin, np.uint8), joined[1:], joined[:1]])
+        self._sizes = np.zeros(2 * len(names) + 1, np.int64)
+        self._sizes[::2] = np.append(sizes, 1)
+        self._sizes[0] += len(begin) - 1
         self._counts = counts
+        self._marks: dict[int, Array] = {}
 
     def _is_entry(self, kind: np.dtype[Any]) -> Array:
         """Mark the bytes of entries."""
-        self._sizes[1::2] = self._counts * kind.itemsize
-        return np.repeat(np.arange(len(self._sizes)) % 2 == 1, self._sizes)
+        if kind.itemsize not in self._marks:
+            self._sizes[1::2] = self._counts * kind.itemsize
+            self._marks[kind.itemsize] = np.repeat(np.arange(len(self._sizes)) % 2 == 1, self._sizes)
+        return self._marks[kind.itemsize]
 
     def encode(self, entries: Array, fields: Fields) -> bytes:
         """Encode the list with these entries, in the order of the topics."""
@@ -111,7 +119,16 @@ def _entry_type(fields: Fields) -> np.dtype[Any]:
     return np.dtype([*fields, (_TAGS, "u1")])
 
 
-@cache
+_NO_TAGS: Final = b"\0"
+"""The end of a structure without tagged fields."""
+
+
+def _lengths(numbers: pa.Array) -> pa.Array:
+    """Encode numbers as `_length` does."""
+    distinct = numbers.dictionary_encode()
+    return pa.array(map(_length, distinct.dictionary.to_pylist()), pa.binary()).take(distinct.indices)
+
+
 def _length(number: int) -> bytes:
     """Encode the length of a list or string as an unsigned varint of one more, because 0 stands for null.
 
@@ -169,26 +186,59 @@ class ResponseReader:
         return topics
 
     def _topics(self, kind: np.dtype[Any]) -> TopicEntries:
-        names, counts, parts = list[bytes](), list[int](), list[bytes]()
-        width, more, topic_count = kind.itemsize, _MORE, self.length()
-        data, at = self._data, self._at
-        for _ in range(topic_count):  # a hundred thousand times: most lengths take one byte
-            size, at = data[at], at + 1
+        starts = np.fromiter(self._starts(self.length(), kind.itemsize), np.int64)
+        sizes, begins = _uvarints(self._data, starts)
+        ends = begins + sizes - 1
+        counts, at = _uvarints(self._data, ends)
+        counts -= 1
+        data = np.frombuffer(self._data, np.uint8)
+        if data[at + counts * kind.itemsize].any():
+            raise OtherFormError
+        before = np.cumsum(counts) - counts
+        at = np.repeat(at - before * kind.itemsize, counts)
+        at += np.arange(len(at)) * kind.itemsize
+        entry_at = np.ndarray(max(0, len(data) - kind.itemsize + 1), kind, self._data, strides=(1,))
+        return TopicEntries(_texts(self._data, begins, ends), counts, entry_at[at])
+
+    def _starts(self, count: int, width: int) -> Iterator[int]:
+        """Yield where each topic begins, and go on behind the last one; most lengths take one byte."""
+        data, at, more = self._data, self._at, _MORE
+        sizes = [(length - 1) * width + 2 for length in range(more)]
+        if count > len(data):
+            raise IndexError
+        for _ in range(count):  # a hundred thousand times
+            yield at
+            size = data[at]
             if size >= more:
-                size, at = _uvarint(data, at - 1)
-            end = at + size - 1
-            names.append(data[at:end])
-            count, at = data[end], end + 1
-            if count >= more:
-                count, at = _uvarint(data, end)
-            end = at + (count - 1) * width
-            counts.append(count - 1)
-            parts.append(data[at:end])
-            if data[end]:
-                raise OtherFormError
-            at = end + 1
+                size, at = _uvarint(data, at)
+                at -= 1
+            at += size
+            length = data[at]
+            if length < more:
+                at += sizes[length]
+            else:
+                length, at = _uvarint(data, at)
+                at += (length - 1) * width + 1
         self._at = at
-        return TopicEntries(names, np.array(counts, np.int64), np.frombuffer(b"".join(parts), kind))
+
+
+def _texts(data: bytes, begins: Array, ends: Array) -> pa.Array:
+    """Return parts of `data`, copied at once; raise ValueError if they do not follow each other."""
+    cuts = np.zeros(2 * len(begins) + 1, np.int32)
+    cuts[1::2], cuts[2::2] = begins, ends
+    if (np.diff(cuts) < 0).any():
+        raise ValueError("a part begins before the end of another")
+    buffers = [None, pa.py_buffer(cuts), pa.py_buffer(data)]
+    parts = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers)
+    return parts.take(pa.array(np.arange(1, len(cuts), 2)))
+
+
+def _uvarints(data: bytes, at: Array) -> tuple[Array, Array]:
+    """Decode the unsigned varints at some offsets; return them with the offsets behind them."""
+    numbers, behind = np.frombuffer(data, np.uint8)[at].astype(np.int64), at + 1
+    for row in np.flatnonzero(numbers >= _MORE).tolist():
+        numbers[row], behind[row] = _uvarint(data, int(at[row]))
+    return numbers, behind
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:
@@ -236,7 +286,7 @@ class _Undecoded(NamedTuple):
         return self.kind.parse_header(buffer)
 
     def decode(self, buffer: Any) -> UndecodedResponse:  # noqa: ANN401 - as above
-        return UndecodedResponse(self.kind, buffer.read())
+        return UndecodedResponse(self.kind, bytes(memoryview(buffer)[buffer.tell() :]))  # read() copies it twice
 
 
 class UndecodedResponseHeader(RequestHeader, init=False):  # type: ignore[call-arg, misc] # kafka-python is untyped

@@ -268,7 +268,7 @@ class KRaftCluster(Cluster):
         return overrides
 
     def read_topics(self, names: Sequence[str]) -> TopicReading:
-        topics, _ = self.reads.read(lambda session: read_named_topics(session, names, with_configs=True))
+        topics = self.reads.read(lambda session: read_named_topics(session, names))
         return TopicReading(
             [partition for topic in topics.values() for partition in topic.partitions],
             [

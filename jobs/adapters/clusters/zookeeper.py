@@ -28,7 +28,7 @@ from jobs.adapters.clusters.interface import (
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
-from jobs.adapters.zookeeper.cluster import (
+from jobs.adapters.zookeeper.cluster_state import (
     BROKER_IDS,
     CONFIGS,
     TOPICS,

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from jobs.adapters.delta.arrow_reads import Filter
-from jobs.adapters.delta.locks import write_locked
+from jobs.adapters.delta.lock_files import write_locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quote_identifier
@@ -64,6 +64,7 @@ class SparkWarehouse:
     warehouse: Warehouse
     one_task: bool = False
     """Whether each table is read as a single partition, for a session with ONE_TASK."""
+    driver_rows: int = MAX_DRIVER_ROWS
 
     @property
     def spark(self) -> SparkSession:
@@ -108,9 +109,9 @@ class SparkWarehouse:
     def replace_counted(self, table: str, rows: DataFrame, count: int, where: str = "true") -> int:
         """Replace the cluster's rows that satisfy `where` by `count` rows; return the version that has them.
 
-        Up to MAX_DRIVER_ROWS the driver writes them, which avoids the fixed cost of a Spark write.
+        Up to `driver_rows` the driver writes them, which avoids the fixed cost of a Spark write.
         """
-        if count <= MAX_DRIVER_ROWS:
+        if count <= self.driver_rows:
             return self.warehouse.replace_by(table, self.collect_arrow(table, rows), where)
         return self.replace(table, rows, where)
 
@@ -119,7 +120,7 @@ class SparkWarehouse:
             yield from part.to_batches()
 
     def parts(self, table: str, rows: DataFrame) -> Iterator[pa.Table]:
-        """Yield rows with a table's columns in parts, as the engine computes them or of about MAX_DRIVER_ROWS."""
+        """Yield rows with a table's columns in parts, as the engine computes them or of about `driver_rows`."""
         columns = rows.select(*SPARK_SCHEMAS[table].names)
         if is_connected():
             for part in arrow_parts(columns):
@@ -128,11 +129,11 @@ class SparkWarehouse:
             yield from self.collect_parts(table, *cache_and_count(columns), *map(F.col, KEY_COLUMNS[table]))
 
     def collect_parts(self, table: str, rows: DataFrame, count: int, *key: Column) -> Iterator[pa.Table]:
-        """Yield rows from Spark in parts of about MAX_DRIVER_ROWS, so that memory stays bounded.
+        """Yield rows from Spark in parts of about `driver_rows`, so that memory stays bounded.
 
         Rows with the same key are in the same part.
         """
-        parts = -(-count // MAX_DRIVER_ROWS)
+        parts = -(-count // self.driver_rows)
         for part in range(parts):
             yield self.collect_arrow(table, rows.where(F.pmod(F.xxhash64(*key), F.lit(parts)) == part))
 

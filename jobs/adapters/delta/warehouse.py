@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
@@ -28,7 +28,7 @@ from jobs.adapters.delta.compatibility import (
     incompatibility,
     write_incompatibility,
 )
-from jobs.adapters.delta.locks import MAX_WRITE_ATTEMPTS, write_locked
+from jobs.adapters.delta.lock_files import MAX_WRITE_ATTEMPTS, write_locked
 from jobs.adapters.delta.table_schemas import (
     add_columns,
     checks_of,
@@ -68,7 +68,12 @@ deletion of one of them writes all the others again.
 """
 
 
-_DENSE: Final = WriterProperties(compression="ZSTD")
+_PACKED: Final = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
+"""Offsets and sizes, which hardly repeat: packed bits take a fifth less, in space and in the time of a write."""
+
+_DENSE: Final = WriterProperties(
+    compression="ZSTD", column_properties=dict.fromkeys(("log_start", "log_end", "bytes", "committed"), _PACKED)
+)
 _DENSE_TABLES: Final = frozenset({"partition_offsets", "group_offsets"})
 """Tables of samples, with a row for each partition and time; in ZSTD they take a quarter less than in Snappy."""
 
@@ -359,7 +364,8 @@ class Warehouse:
         places = pc.index_in(rows["cluster"].cast(pa.string()), newest["cluster"].cast(pa.string()).combine_chunks())
         is_newest = pc.equal(rows["snapshot_id"], newest["snapshot_id_max"].take(places))
         marked = rows.append_column("is_newest", is_newest)
-        named = pa.concat_tables(_named_versions(batch) for batch in marked.to_batches()).unify_dictionaries()
+        batches = marked.to_batches() or [pa.RecordBatch.from_pylist([], marked.schema)]
+        named = pa.concat_tables(map(_named_versions, batches)).unify_dictionaries()
         of_version = named.group_by(["table", "version"]).aggregate([("taken_at", "max"), ("is_newest", "max")])
         return of_version.rename_columns(named.column_names)
 
@@ -464,7 +470,7 @@ class Warehouse:
 
         self._commit(table, write)
 
-    def compact(self, table: str, file_bytes: int = TARGET_FILE_BYTES) -> None:
+    def compact(self, table: str, file_bytes: int = TARGET_FILE_BYTES, max_rows: int = MAX_FILE_ROWS) -> None:
         """Merge the cluster's small files up to `file_bytes`; no row changes.
 
         If another process removes the log entry of the version that is merged, as a vacuum on a store without locks
@@ -474,7 +480,7 @@ class Warehouse:
 
         def merge(delta: DeltaTable) -> None:
             try:
-                target = _target_file_bytes(delta, self.cluster, file_bytes)
+                target = _target_file_bytes(delta, self.cluster, file_bytes, max_rows)
                 delta.optimize.compact(own_partition, target, **_form(table))
             except DeltaError as error:
                 if _LOST_VERSION not in str(error):
@@ -629,12 +635,12 @@ def _joined_keys(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Arra
     return pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in key), "\0")
 
 
-def _target_file_bytes(delta: DeltaTable, cluster: str, file_bytes: int) -> int:
-    """Return the size of a file that compaction of a cluster's rows aims at: `file_bytes`, or that of MAX_FILE_ROWS."""
+def _target_file_bytes(delta: DeltaTable, cluster: str, file_bytes: int, max_rows: int) -> int:
+    """Return the size of a file that compaction of a cluster's rows aims at: `file_bytes`, or that of `max_rows`."""
     files = pa.table(delta.get_add_actions()).select(["partition", "num_records", "size_bytes"])
     own = [file for file in as_rows(files) if file["partition"]["cluster"] == cluster]
     rows, size = (sum(file[column] or 0 for file in own) for column in ("num_records", "size_bytes"))
-    return min(file_bytes, size * MAX_FILE_ROWS // rows) if rows > MAX_FILE_ROWS else file_bytes
+    return min(file_bytes, size * max_rows // rows) if rows > max_rows else file_bytes
 
 
 def _add_action(file: Row) -> AddAction:

@@ -13,7 +13,7 @@ Of two processes that take the lease at once, one loses the conditional commit o
 
 Processes are kept apart only if they use the same warehouse and the same name of the cluster. On stores without locks,
 snapshots have a separate lease in the same table (`SnapshotLease`): one process at a time takes a snapshot of a
-cluster. In a folder, a lock of the operating system ensures this (`jobs.adapters.delta.locks`).
+cluster. In a folder, a lock of the operating system ensures this (`jobs.adapters.delta.lock_files`).
 """
 
 import time
@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Event, Lock, Thread
-from typing import Final
+from typing import ClassVar, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from jobs.adapters.delta.locks import LOCK_TIMEOUT_SECONDS
+from jobs.adapters.delta.lock_files import LOCK_TIMEOUT_SECONDS
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.adapters.delta.warehouse_paths import is_local
 from jobs.core.errors import LeaseHeldError, LeaseLostError, SnapshotLeaseLostError, SurveyorError
@@ -47,29 +47,12 @@ from schemas.lease_holder import (
 )
 from schemas.rows import LeaseRecord
 
-LEASE_SECONDS: Final = 30.0
-"""Seconds from a renewal to the deadline."""
-
-RENEWAL_SECONDS: Final = 10.0
-"""Seconds between two renewals."""
-
-MARGIN_SECONDS: Final = 5.0
-"""Seconds before the deadline from which on the holder writes nothing: for clocks that differ, and for a request that
-was sent just before.
-"""
-
-LOCK_SECONDS: Final = 10.0
-"""Seconds to wait for the lock of the table in a folder, which a commit keeps for a fraction of a second. A process
-that was stopped with the lock must not hold up others until their leases have run out.
-"""
-
 _MAX_CHECKS: Final = 2
 """Attempts to find the lease ours: the second extends a lease that ran out during the first."""
 
 SNAPSHOT: Final = "snapshot"
 """The command in the row of a snapshot's lease, which distinguishes it from the other lease."""
 
-_POLL_SECONDS: Final = 0.5
 _TABLE: Final = LeaseRecord.TABLE
 _ALL_ROWS: Final = ("token", "!=", "")
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
@@ -78,6 +61,20 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 @dataclass(slots=True)
 class WarehouseLease:
     """A lease; it is held while the row has `token`. `token` is empty before it is taken and after its release."""
+
+    lease_seconds: ClassVar[float] = 30.0
+    """Seconds from a renewal to the deadline."""
+    renewal_seconds: ClassVar[float] = 10.0
+    """Seconds between two renewals."""
+    margin_seconds: ClassVar[float] = 5.0
+    """Seconds before the deadline from which on the holder writes nothing: for clocks that differ, and for a request
+    that was sent just before.
+    """
+    lock_seconds: ClassVar[float] = 10.0
+    """Seconds to wait for the lock of the table in a folder, which a commit keeps for a fraction of a second. A process
+    that was stopped with the lock must not hold up others until their leases have run out.
+    """
+    poll_seconds: ClassVar[float] = 0.5
 
     warehouse: Warehouse
     holder: LeaseHolder
@@ -107,7 +104,7 @@ class WarehouseLease:
         last: LeaseRecord | None = None
         since, is_alive = 0.0, False
         while True:
-            is_overdue = last is not None and time.monotonic() - since >= LEASE_SECONDS + MARGIN_SECONDS
+            is_overdue = last is not None and time.monotonic() - since >= self.lease_seconds + self.margin_seconds
             other = self._try_acquire(last if is_overdue else None)
             if other is None:
                 return
@@ -118,7 +115,7 @@ class WarehouseLease:
                 last, since = other, time.monotonic()
             if time.monotonic() > give_up or (is_alive and not self.is_patient):
                 raise self._held_by(other)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(self.poll_seconds)
 
     def refuse_lost(self) -> None:
         """Raise LeaseLostError unless we have the lease; called right before each write.
@@ -143,7 +140,7 @@ class WarehouseLease:
         """Whether others may take the lease, by the monotonic clock or, as that may stop in a suspended machine, by
         the deadline in the row.
         """
-        return time.monotonic() >= self._expires or self._deadline <= _margin_deadline()
+        return time.monotonic() >= self._expires or self._deadline <= _deadline_in(self.margin_seconds)
 
     def _refuse_taken(self) -> None:
         """Raise LeaseLostError if the row is no longer ours."""
@@ -198,7 +195,7 @@ class WarehouseLease:
                 return rows
             return pa.concat_tables([made, others.cast(made.schema)]) if others.num_rows else made
 
-        self.warehouse.transform_rows(_TABLE, _ALL_ROWS, transformed, lock_seconds=LOCK_SECONDS)
+        self.warehouse.transform_rows(_TABLE, _ALL_ROWS, transformed, lock_seconds=self.lock_seconds)
 
     def _is_of_kind(self, row: LeaseRecord) -> bool:
         """Return whether a row is a lease of this kind: for changing the cluster, also by a process of another version.
@@ -217,7 +214,7 @@ class WarehouseLease:
         if others:
             return others[0]
         with self._lock:
-            begun, deadline = time.monotonic(), _deadline_of_renewal()
+            begun, deadline = time.monotonic(), _deadline_in(self.lease_seconds)
 
             def taken(rows: pa.Table) -> pa.Table:
                 others[:] = others_among(decode_rows(LeaseRecord, rows))
@@ -226,12 +223,16 @@ class WarehouseLease:
             self._transform(taken)
             if others:
                 return others[0]
-            self.token, self._deadline, self._expires = token, deadline, begun + LEASE_SECONDS - MARGIN_SECONDS
+            self.token, self._deadline, self._expires = (
+                token,
+                deadline,
+                begun + self.lease_seconds - self.margin_seconds,
+            )
         return None
 
     def _extend(self) -> None:
         lost: list[str] = []
-        begun, deadline = time.monotonic(), _deadline_of_renewal()
+        begun, deadline = time.monotonic(), _deadline_in(self.lease_seconds)
 
         def extended(rows: pa.Table) -> pa.Table:
             leases = decode_rows(LeaseRecord, rows)
@@ -245,7 +246,7 @@ class WarehouseLease:
         if lost:
             self.token, self._why_lost = "", lost[0]
             raise self._lost(lost[0])
-        self._deadline, self._expires = deadline, begun + LEASE_SECONDS - MARGIN_SECONDS
+        self._deadline, self._expires = deadline, begun + self.lease_seconds - self.margin_seconds
 
     def _row(self, token: str, deadline: datetime) -> pa.Table:
         holder = encode_holder(self.holder).decode()
@@ -273,7 +274,7 @@ def leased(
     if not warehouse.has(_TABLE):
         warehouse.ensure_tables()
     lease = WarehouseLease(warehouse, holder, notify, is_patient=timeout_seconds is not None)
-    limit = LEASE_SECONDS + 2 * MARGIN_SECONDS if timeout_seconds is None else timeout_seconds
+    limit = lease.lease_seconds + 2 * lease.margin_seconds if timeout_seconds is None else timeout_seconds
     with renewed(lease, limit):
         yield lease
 
@@ -297,7 +298,7 @@ def renewed(lease: WarehouseLease, timeout_seconds: float) -> Iterator[None]:
 
 def _renew(lease: WarehouseLease, stop: Event) -> None:
     """Extend the deadline until `stop` is set; `refuse_lost` detects a failure before the next write."""
-    while not stop.wait(RENEWAL_SECONDS):
+    while not stop.wait(lease.renewal_seconds):
         with suppress(LeaseLostError):
             lease.renew()
 
@@ -309,13 +310,8 @@ def current_holder(warehouse: Warehouse) -> LeaseHolder | None:
     return known_holder(valid[0].holder) if valid else None
 
 
-def _deadline_of_renewal() -> datetime:
-    return datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS)
-
-
-def _margin_deadline() -> datetime:
-    """The deadline before which the holder writes nothing."""
-    return datetime.now(UTC) + timedelta(seconds=MARGIN_SECONDS)
+def _deadline_in(seconds: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
 def _valid(rows: Iterable[LeaseRecord]) -> list[LeaseRecord]:

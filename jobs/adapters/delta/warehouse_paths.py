@@ -218,7 +218,7 @@ def is_hdfs(path: str) -> bool:
 def takes_spark_commits(warehouse: str) -> bool:
     """Return whether Spark may commit as well as deltalake: Delta's log store for S3 overwrites concurrent commits.
 
-    In a folder both hold locks (`jobs.adapters.delta.locks`), and HDFS renames a commit only to a name that is free.
+    In a folder both hold locks (`lock_files`), and HDFS renames a commit only to a name that is free.
     On object stores deltalake commits everything: it puts a commit on the condition that there is none yet.
     """
     return is_local(warehouse) or is_hdfs(warehouse)

@@ -28,11 +28,7 @@ from schemas.znode_paths import BROKER_IDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SESSION_TIMEOUT_MS = 18_000
-"""Kafka's default. With 6 s, brokers that started on a stalling machine lost their session and exited."""
-
 ZOOKEEPER, BROKER = "zookeeper", "broker"
-CONNECT_SECONDS = 15.0
 
 _SERVER_JARS = (
     "audience-annotations-",
@@ -198,6 +194,11 @@ class KafkaServer(Server):
 class EmbeddedKafka(KafkaServer):
     """A broker with Kafka's defaults, except for `properties`."""
 
+    session_timeout_ms = 18_000
+    """Kafka's default. With 6 s, brokers that started on a stalling machine lost their session and exited."""
+
+    connect_seconds = 15.0
+
     def __init__(
         self,
         zookeeper_connect: str,
@@ -218,7 +219,7 @@ class EmbeddedKafka(KafkaServer):
         return {
             "broker.id": str(self.broker_id),
             "zookeeper.connect": self.zookeeper_connect,
-            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "zookeeper.session.timeout.ms": str(self.session_timeout_ms),
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.folder / "data"),
             "auto.leader.rebalance.enable": "false",
@@ -241,7 +242,7 @@ class EmbeddedKafka(KafkaServer):
         This deletes the registration and all other ephemeral znodes of a killed broker. A registration with another
         port belongs to another process and is kept.
         """
-        with _session(self.zookeeper_connect) as client, suppress(NoNodeError):
+        with _session(self.zookeeper_connect, self.connect_seconds) as client, suppress(NoNodeError):
             data, stat = client.get(f"{BROKER_IDS}/{self.broker_id}")
             if json.loads(data)["port"] == self.port:
                 end_session(self.zookeeper_connect, stat.ephemeralOwner)
@@ -252,11 +253,11 @@ class EmbeddedKafka(KafkaServer):
         return started and accepts(self.port) and self.is_registered()
 
     def is_registered(self) -> bool:
-        with _session(self.zookeeper_connect) as client:
+        with _session(self.zookeeper_connect, self.connect_seconds) as client:
             return client.exists(f"{BROKER_IDS}/{self.broker_id}") is not None
 
     def _await_expiry(self) -> None:
-        deadline = time.monotonic() + 1.25 * SESSION_TIMEOUT_MS / 1000
+        deadline = time.monotonic() + 1.25 * self.session_timeout_ms / 1000
         while self.is_registered():
             if time.monotonic() > deadline:
                 raise SurveyorError(
@@ -272,10 +273,10 @@ def zookeeper_class_path() -> list[Path]:
 
 
 @contextmanager
-def _session(connect: str) -> "Iterator[KazooClient]":
+def _session(connect: str, seconds: float) -> "Iterator[KazooClient]":
     client = KazooClient(connect, timeout=10, logger=_QUIET)
     try:
-        client.start(timeout=CONNECT_SECONDS)
+        client.start(timeout=seconds)
         yield client
     except KazooTimeoutError as error:
         raise SurveyorError(f"ZooKeeper at {connect} does not answer: start it before the brokers") from error

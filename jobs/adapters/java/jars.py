@@ -106,7 +106,7 @@ def _delta() -> JarSet:
 
 def _s3() -> JarSet:
     """Return Hadoop's access to S3 and what it needs of Amazon's SDK, for Spark's reading of a warehouse there."""
-    hadoop = _version_in_pyspark("hadoop-client-api")
+    hadoop = _hadoop_in_pyspark()
     parts = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
     artifacts = (
         Artifact("org.apache.hadoop", "hadoop-aws", hadoop),
@@ -124,7 +124,7 @@ def _s3() -> JarSet:
 
 def _azure() -> JarSet:
     """Return Hadoop's access to ADLS and what it needs, for Spark's reading of a warehouse there."""
-    hadoop = _version_in_pyspark("hadoop-client-api")
+    hadoop = _hadoop_in_pyspark()
     in_pyspark = (("commons-codec", "commons-codec"), ("commons-logging", "commons-logging"))
     artifacts = (Artifact("org.apache.hadoop", "hadoop-azure", hadoop),)
     return JarSet(f"ADLS {hadoop}", artifacts, transitive=True, excluded=in_pyspark, argument="azure")
@@ -142,7 +142,7 @@ def kdc_jars() -> list[Path]:
 
 
 def _kdc() -> JarSet:
-    hadoop = _version_in_pyspark("hadoop-client-api")
+    hadoop = _hadoop_in_pyspark()
     return JarSet(f"MiniKdc {hadoop}", (Artifact("org.apache.hadoop", "hadoop-minikdc", hadoop),), transitive=True)
 
 
@@ -152,7 +152,7 @@ def hdfs_jars() -> list[Path]:
 
 
 def _hdfs() -> JarSet:
-    hadoop = _version_in_pyspark("hadoop-client-api")
+    hadoop = _hadoop_in_pyspark()
     artifacts = (
         Artifact("org.apache.hadoop", "hadoop-client-minicluster", hadoop),
         Artifact("org.junit.jupiter", "junit-jupiter-api", "5.13.4"),  # MiniDFSCluster uses its assertions
@@ -172,8 +172,9 @@ def _yarn() -> JarSet:
     return JarSet("YARN", (Artifact("org.bouncycastle", "bcpkix-jdk18on", "1.82"),), transitive=True)
 
 
-def _version_in_pyspark(name: str) -> str:
-    """Return the version of a jar that pyspark brings."""
+def _hadoop_in_pyspark() -> str:
+    """Return the version of Hadoop's client that pyspark brings."""
+    name = "hadoop-client-api"
     jar = next((jar for jar in zookeeper_jars() if jar.name.startswith(f"{name}-")), None)
     if jar is None:
         raise MissingError(
@@ -198,6 +199,16 @@ def _kafka(version: str) -> JarSet:
     )
     argument = "kafka" if version == KAFKA_VERSION else None
     return JarSet(f"Kafka {version}", artifacts, transitive=True, argument=argument)
+
+
+def tiered_storage_jars() -> list[Path]:
+    """Return Kafka's LocalTieredStorage, a remote storage for tests in a folder; it is not downloaded otherwise."""
+    return _cached(_tiered_storage())
+
+
+def _tiered_storage() -> JarSet:
+    artifact = Artifact("org.apache.kafka", "kafka-storage", KAFKA_VERSION, "test")
+    return JarSet(f"LocalTieredStorage {KAFKA_VERSION}", (artifact,), transitive=False)
 
 
 def zookeeper_jars() -> list[Path]:
@@ -365,7 +376,7 @@ def _rewrite_checksums() -> None:
     Each name is listed once.
     """
     _, resolve = choose_resolver(zookeeper_jars())
-    sets = (_delta(), _s3(), _azure(), _gcs(), _kdc(), _hdfs(), _yarn(), *map(_kafka, _KAFKAS))
+    sets = (_delta(), _s3(), _azure(), _gcs(), _kdc(), _hdfs(), _yarn(), _tiered_storage(), *map(_kafka, _KAFKAS))
     with tempfile.TemporaryDirectory() as workshop:
         for number, request in enumerate(sets):
             jars = Path(workshop, str(number))

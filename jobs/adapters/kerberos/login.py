@@ -8,7 +8,7 @@ connection, and some other program renews it. The realm and its KDC come from kr
 
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -90,6 +90,7 @@ class KerberosLogin:
 
     def __init__(self, service: str, keytab: Path | None, principal: str | None, ticket_cache: str | None) -> None:
         self.service, self.keytab, self.principal, self.ticket_cache = service, keytab, principal, ticket_cache
+        self.monotonic: Callable[[], float] = time.monotonic
         self._lock = Lock()
         self._tickets: _Tickets | None = None
         self._failures: dict[str, str] = {}
@@ -100,7 +101,7 @@ class KerberosLogin:
         with self._lock:
             if self.keytab is None:
                 return self._acquire({} if self.ticket_cache is None else {"ccache": self.ticket_cache})[0]
-            tickets, now = self._tickets, time.monotonic()
+            tickets, now = self._tickets, self.monotonic()
             if tickets is not None and now < tickets.refresh_at:
                 return tickets.credentials
             # a cache for each ticket, because connections that are being made still use the last one
@@ -108,7 +109,7 @@ class KerberosLogin:
             try:
                 credentials, lifetime = self._acquire({"client_keytab": f"FILE:{self.keytab}", "ccache": memory})
             except KerberosError:
-                if tickets is not None and time.monotonic() < tickets.expires_at:
+                if tickets is not None and self.monotonic() < tickets.expires_at:
                     return tickets.credentials  # refreshing failed, and the last ticket is still valid
                 raise
             self._tickets = _Tickets(credentials, now + REFRESH_FACTOR * lifetime, now + lifetime)

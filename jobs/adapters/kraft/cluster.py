@@ -134,8 +134,5 @@ def read_default_settings(session: BrokerSession, names: list[str]) -> dict[str,
     (result,) = session.ask(request).results
     if result.error_code != NO_ERROR:
         raise refused(result.error_code, "cluster", "DESCRIBE_CONFIGS")
-    return {row.name: row.value for row in result.configs if _is_default(row) and row.name in names}
-
-
-def _is_default(config: Any) -> bool:  # noqa: ANN401 - kafka-python is untyped
-    return int(config.config_source) == _DYNAMIC_DEFAULT
+    defaults = (row for row in result.configs if int(row.config_source) == _DYNAMIC_DEFAULT)
+    return {row.name: row.value for row in defaults if row.name in names}

@@ -8,6 +8,7 @@ quorum's leader publishes its image later than it commits: seconds later on a bu
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -33,14 +34,17 @@ T = TypeVar("T")
 CATCH_UP_SECONDS: Final = 10.0
 """Seconds for a broker to catch up with the quorum; it fetches at least every half second."""
 
-CONTACT_SECONDS: Final = 15.0
-"""Seconds for some broker to answer and to have contact with the quorum's leader, as after its death."""
-
 APPEND_SECONDS: Final = 0.05
 """Seconds in which changes of the controller reach its log: twice the default of controller.quorum.append.linger.ms."""
 
 _POLL_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.5
+
+
+@contextmanager
+def _opened(address: str, settings: dict[str, str], described: Described | None) -> Iterator[BrokerSession]:
+    with connected_broker(address, settings) as send:
+        yield open_session(send, described)
 
 
 @dataclass(slots=True)
@@ -54,6 +58,9 @@ class FreshReads:
     settings: dict[str, str]
     broker: Broker | None = None
     """The broker that has caught up."""
+    contact_seconds: float = 15.0
+    """Seconds for some broker to answer and to have contact with the quorum's leader, as after its death."""
+    opened: Callable[[str, dict[str, str], Described | None], AbstractContextManager[BrokerSession]] = _opened
 
     @property
     def protocol(self) -> str:
@@ -71,7 +78,7 @@ class FreshReads:
         return self._attempt(read)
 
     def _attempt(self, read: Callable[[BrokerSession], T]) -> T:
-        until = time.monotonic() + CONTACT_SECONDS
+        until = time.monotonic() + self.contact_seconds
         while True:
             errors: dict[str, Exception] = {}
             for address, broker, described in self._candidates(errors):
@@ -121,8 +128,7 @@ class FreshReads:
         self, address: str, broker: Broker, read: Callable[[BrokerSession], T], described: Described | None
     ) -> T:
         """Read from a broker; `described` is what a broker that has not caught up yet said of the quorum."""
-        with connected_broker(address, self.settings) as send:
-            session = open_session(send, described)
+        with self.opened(address, self.settings, described) as session:
             if not session.has_controller:
                 raise StaleMetadataError(str(session.quorum_fault))
             if described is not None:
@@ -136,15 +142,15 @@ def _fault(error: Exception) -> str:
     return str(error).partition("\ncheck")[0] if isinstance(error, UnreadableError) else describe_error(error)
 
 
-def catch_up(session: BrokerSession) -> None:
+def catch_up(session: BrokerSession, seconds: float | None = None) -> None:
     """Wait until the broker of this session has applied all that was committed when its quorum was described.
 
-    Raise StaleMetadataError after some seconds, and UnreadableError if this client may not describe the quorum.
+    Raise StaleMetadataError after `seconds`, and UnreadableError if this client may not describe the quorum.
     """
     quorum = session.quorum or session.describe_quorum()
     if quorum.high_watermark is None:
         raise StaleMetadataError("the leader of the quorum does not report what is committed")
-    await_applied(session.ask, quorum.high_watermark)
+    await_applied(session.ask, quorum.high_watermark, seconds)
 
 
 def appended_end(session: BrokerSession) -> int:

@@ -46,7 +46,7 @@ def read_partitions(session: BrokerSession, keys: Iterable[Key]) -> dict[Key, Cu
 def read_operations(session: BrokerSession, operations: Sequence[Operation]) -> OperationState:
     """Read what operations depend on: topics and their configs. KRaft stores no requests."""
     names = list(dict.fromkeys(operation.topic for operation in operations))
-    topics, _ = read_named_topics(session, names, with_configs=True)
+    topics = read_named_topics(session, names)
     return OperationState(
         {name: _settings(name, topics.get(name)) for name in names},
         Decoded([]),

@@ -160,18 +160,15 @@ def _reading(
     )
 
 
-def read_named_topics(
-    session: BrokerSession, names: Sequence[str], *, with_configs: bool
-) -> tuple[dict[str, KRaftTopic], Reassignments | None]:
-    """Read these topics, and all running reassignments; None if those are not listed.
+def read_named_topics(session: BrokerSession, names: Sequence[str]) -> dict[str, KRaftTopic]:
+    """Read these topics with their configs and running reassignments; a topic that does not exist is left out.
 
-    A topic that does not exist is left out. Without the reassignments, no partition is understood.
+    If reassignments are not listed, no partition is understood.
     """
     reading = _read_untorn(session, sorted(set(names)), lambda: permitted_moves(session))
-    if with_configs:
-        reading.topics = _with_configs(session, reading.topics, [])
+    reading.topics = _with_configs(session, reading.topics, [])
     reading.add_moves([])
-    return reading.topics, reading.moves
+    return reading.topics
 
 
 def read_named_partitions(session: BrokerSession, keys: Collection[Key]) -> dict[str, KRaftTopic]:

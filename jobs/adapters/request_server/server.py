@@ -5,6 +5,7 @@ Corresponds to `SocketServer`. The handler never blocks, so one client cannot de
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -51,6 +52,8 @@ class RequestServer:
 
     The listener is `Binding.listener`.
     """
+    raise_max_files: Callable[[int], int] = raise_max_files
+    """Raises the limit of open files as far as it may; returns it."""
     warnings: ClientWarnings = field(default_factory=ClientWarnings)
     _for_brokers: ConnectionContext = field(init=False)
     _for_clients: ConnectionContext = field(init=False)
@@ -78,7 +81,7 @@ class RequestServer:
 
     def start(self) -> None:
         """Listen; raise UsageError if an address cannot be bound."""
-        max_files = raise_max_files(self.limits.max_connections)
+        max_files = self.raise_max_files(self.limits.max_connections)
         for context in (self._for_brokers, self._for_clients):
             context.quotas.max_files = max_files
         if (most := self.quotas.max_connections) < FEW_CONNECTIONS:

@@ -17,9 +17,6 @@ OWN_JVM: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
-SMALL_CLUSTER_PARTITIONS: Final = 10_000
-"""Number of partitions of a cluster up to which compilation takes longer than it saves."""
-
 INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -1,7 +1,7 @@
-"""Requests in /admin: `surveyor control` finds them, executes them, and removes them, as Kafka's controller does.
+"""Adds requests to /admin, which a controller executes and removes, changes their targets, and withdraws them.
 
-A commit adds the requests of its plan for `surveyor control`; a cancellation changes their targets, or withdraws them.
-Requests of other clients stay.
+A commit adds those of its plan for `surveyor control`, and a cancellation changes or withdraws them. Requests of other
+clients stay.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, REASSIGN
+from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH, REASSIGN
 from jobs.adapters.zookeeper.connection import LOST, commit, read, read_latest
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import RefusedError, SurveyorError

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import SessionExpiredError
 
-from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import (
     CONNECTION_LOST,
     LOST,
@@ -32,7 +32,7 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
-from jobs.core.migration_signs import refuse_migration
+from jobs.core.migration_refusal import refuse_migration
 from jobs.core.option_places import conf_section
 from jobs.core.signals import is_interrupted
 from schemas.current_state import CurrentCluster

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.cluster import (
+from jobs.adapters.zookeeper.cluster_state import (
     BROKER_IDS,
     CLUSTER_ID,
     CONFIGS,

@@ -10,7 +10,7 @@ from typing import Final
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import NoAuthError
 
-from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, TOPICS
+from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH, TOPICS
 from jobs.adapters.zookeeper.connection import await_result, children, commit, read
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.adapters.zookeeper.precondition_reader import state_path

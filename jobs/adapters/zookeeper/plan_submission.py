@@ -11,7 +11,7 @@ from typing import Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 
-from jobs.adapters.zookeeper.cluster import CONTROLLER
+from jobs.adapters.zookeeper.cluster_state import CONTROLLER
 from jobs.adapters.zookeeper.connection import Znode, await_result, children, read, sync, use_kafka_acl
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.core.errors import RefusedError

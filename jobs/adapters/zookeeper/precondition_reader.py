@@ -10,7 +10,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.cluster import (
+from jobs.adapters.zookeeper.cluster_state import (
     CONFIGS,
     CONTROLLER_EPOCH,
     DELETE_TOPICS,

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from jobs.adapters.zookeeper.cluster import TOPICS as TOPICS_PATH
+from jobs.adapters.zookeeper.cluster_state import TOPICS as TOPICS_PATH
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_many

@@ -15,7 +15,7 @@ from typing import Final
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantine_row
+from jobs.adapters.zookeeper.cluster_state import CONFIGS, TOPICS, quarantine_row
 from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
@@ -94,15 +94,17 @@ class _Topic:
             yield state_path((self.info.topic, partition))
 
 
-def read_topic_rows(client: KazooClient, names: Sequence[str]) -> Iterator[TopicRows]:
-    """Read topics in chunks; torn topics are read once more."""
-    for reading in _read(client, names, is_retry=False):
+def read_topic_rows(
+    client: KazooClient, names: Sequence[str], chunk_partitions: int = PARTITIONS_PER_CHUNK
+) -> Iterator[TopicRows]:
+    """Read topics in chunks of whole topics; torn topics are read once more."""
+    for reading in _read(client, names, chunk_partitions, is_retry=False):
         yield reading
         if reading.torn:
-            yield from _read(client, reading.torn, is_retry=True)
+            yield from _read(client, reading.torn, chunk_partitions, is_retry=True)
 
 
-def _read(client: KazooClient, names: Sequence[str], *, is_retry: bool) -> Iterator[TopicRows]:
+def _read(client: KazooClient, names: Sequence[str], chunk_partitions: int, *, is_retry: bool) -> Iterator[TopicRows]:
     started = time.perf_counter()
     znodes = read_permitted(client, [f"{TOPICS}/{name}" for name in names], resume=True)
     configs = read_permitted(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
@@ -113,17 +115,17 @@ def _read(client: KazooClient, names: Sequence[str], *, is_retry: bool) -> Itera
         _topic(*of_topic) for of_topic in zip(znodes, configs, children, strict=True) if of_topic[0].stat is not None
     ]
     yield TopicRows(read_seconds=read_at - started, decode_seconds=time.perf_counter() - read_at)
-    for chunk in _chunks(topics):
+    for chunk in _chunks(topics, chunk_partitions):
         yield _read_states(client, chunk, is_retry=is_retry)
 
 
-def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
+def _chunks(topics: Sequence[_Topic], chunk_partitions: int) -> Iterator[list[_Topic]]:
     chunk: list[_Topic] = []
     size = 0
     for topic in topics:
         size += len(topic.assignment.partitions) + len(topic.unread)
         chunk.append(topic)
-        if size >= PARTITIONS_PER_CHUNK:
+        if size >= chunk_partitions:
             yield chunk
             chunk, size = [], 0
     yield chunk
@@ -190,7 +192,7 @@ def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Partiti
     for assigned in _assigned_partitions(topic):
         znode = next(states)
         try:
-            partition = _with_state(assigned, znode)
+            partition = assigned if znode.stat is None else with_state(assigned, znode)
         except MalformedZnodeError as error:
             epoch = controller_epoch_of(znode.data)
             partition = replace(assigned, understood=False, state_version=znode.version, controller_epoch=epoch)
@@ -221,22 +223,13 @@ def _assigned_partitions(topic: _Topic) -> Iterator[PartitionInfo]:
         )
 
 
-def _with_state(assigned: PartitionInfo, znode: Znode) -> PartitionInfo:
-    """Add a state to its partition, if there is one; raise MalformedZnodeError if it cannot be decoded."""
-    if znode.stat is None:
-        return assigned
+def with_state(row: PartitionInfo, znode: Znode) -> PartitionInfo:
+    """Return a partition with the state in its znode; raise MalformedZnodeError if it cannot be decoded."""
     state = decode_state(znode.data)
-    replicas = assigned.replicas
-    return PartitionInfo(
-        topic=assigned.topic,
-        topic_version=assigned.topic_version,
-        understood=assigned.understood,
-        partition=assigned.partition,
-        replicas=replicas,
-        adding_replicas=assigned.adding_replicas,
-        removing_replicas=assigned.removing_replicas,
+    return replace(
+        row,
         leader=state.leader,
-        isr=replicas if state.isr == replicas else state.isr,  # one list, of a hundred thousand
+        isr=row.replicas if state.isr == row.replicas else state.isr,  # one list, of a hundred thousand
         leader_epoch=state.leader_epoch,
         controller_epoch=state.controller_epoch,
         state_version=znode.version,

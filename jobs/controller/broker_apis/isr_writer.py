@@ -7,7 +7,7 @@ write the same partition, the later multi fails, and its writer reads the state 
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -17,14 +17,14 @@ from typing import Final, NamedTuple
 from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.cluster import BROKER_IDS
+from jobs.adapters.zookeeper.cluster_state import BROKER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership, check_registered
 from jobs.adapters.zookeeper.multi import Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.controller.context import ControllerContext
-from jobs.controller.metadata_reader import STATE_FIELDS, with_state
+from jobs.controller.metadata_reader import STATE_FIELDS, with_current_state
 from jobs.controller.pending_work import drained
 from jobs.core.errors import SurveyorError
 from jobs.core.logs import module_logger
@@ -277,7 +277,7 @@ class IsrWriter:
         paths = [state_path(key) for key in partitions]
         znodes = self.control.read(lambda: read_permitted(self.control.client, paths))
         for (key, row), znode in zip(partitions.items(), znodes, strict=True):
-            rows[key] = with_state(row, znode.version, znode.data)
+            rows[key] = with_current_state(row, znode)
             if rows[key] != row:
                 with self._lock:
                     self._outdated.add(key)
@@ -367,11 +367,7 @@ def _ops(
         row, new = rows[proposal.key], after[proposal.key]
         if row is None or row.state_version is None:
             continue
-        joining.update(_joining(new.isr or (), row.isr or ()))
+        joining.update({*(new.isr or ())}.difference(row.isr or ()))
         values = {name: getattr(new, name) for name in State.__struct_fields__}
         ops.append(SetData(state_path(proposal.key), encode_state(State(**values)), row.state_version))
     return [op for broker in sorted(joining) for op in check_registered(broker)] + ops
-
-
-def _joining(after: Collection[int], before: Collection[int]) -> list[int]:
-    return [broker for broker in after if broker not in before]

@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from jobs.adapters.zookeeper.cluster import PRODUCER_IDS
+from jobs.adapters.zookeeper.cluster_state import PRODUCER_IDS
 from jobs.adapters.zookeeper.connection import Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Op, create_or_set

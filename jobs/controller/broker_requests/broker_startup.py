@@ -16,7 +16,7 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
-from jobs.adapters.zookeeper.cluster import BROKER_IDS, read_brokers
+from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, read_brokers
 from jobs.adapters.zookeeper.connection import LOST, await_result
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.context import ControllerContext, partition_notification
@@ -24,9 +24,6 @@ from jobs.core.errors import SurveyorError
 from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.rows import Broker
-
-REREAD_SECONDS: Final = 2.0
-"""Seconds after which registrations are read again if no watch fired: a watch may be lost with a connection."""
 
 RECONNECT_BACKOFF_SECONDS: Final = 0.1
 
@@ -41,6 +38,8 @@ class BrokerStartup:
     batch_of: Callable[[Sequence[Broker], Sequence[Notice]], ControlBatch]
     is_failing: Callable[[int], bool]
     """Whether the failure of a broker is not completely written, so that its known state is outdated."""
+    reread_seconds: float = 2.0
+    """Seconds after which registrations are read again if no watch fired: a watch may be lost with a connection."""
     _sent: dict[int, int] = field(default_factory=dict)
     """Broker epochs of the registrations that metadata was sent to."""
     _logged_error: str | None = None
@@ -68,9 +67,9 @@ class BrokerStartup:
                 if str(error) != self._logged_error:
                     self._logged_error = str(error)
                     log(f"surveyor: cannot send metadata to brokers that start: {type(error).__name__}: {error}")
-                self._changed.wait(REREAD_SECONDS)
+                self._changed.wait(self.reread_seconds)
             else:
-                self._changed.wait(REREAD_SECONDS)
+                self._changed.wait(self.reread_seconds)
 
     def check(self) -> None:
         """Send metadata to brokers that are registered and not known to any cycle yet."""

@@ -9,10 +9,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Final
 
 from jobs.adapters.brokers.responses import BrokerResponse
-from jobs.adapters.zookeeper.cluster import BROKER_IDS
+from jobs.adapters.zookeeper.cluster_state import BROKER_IDS
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.context import ControllerContext
 from jobs.controller.pending_work import DueWork, drained
@@ -23,15 +22,15 @@ from schemas.notices import STOP_REPLICA, UPDATE_METADATA
 from schemas.response_codes import KAFKA_STORAGE_ERROR, NO_ERROR
 from schemas.rows import Key
 
-SILENT_SECONDS: Final = 30.0
-"""Seconds without a response after which a broker is reported; the session of a dead broker has ended then (18 s)."""
-
 
 @dataclass(slots=True)
 class SilentBrokers:
     """The brokers that were reported, until they respond or are no longer registered."""
 
     log_line: LogLine
+    seconds: float = 30.0
+    """Seconds without a response after which a broker is reported; the session of a dead broker has ended then (18 s).
+    """
     _reported: set[int] = field(default_factory=set)
 
     def report(self, ages: Mapping[int, float]) -> None:
@@ -39,7 +38,7 @@ class SilentBrokers:
 
         `ages`: by registered broker, the seconds for which its oldest request has waited.
         """
-        silent = {broker for broker, age in ages.items() if age >= SILENT_SECONDS}
+        silent = {broker for broker, age in ages.items() if age >= self.seconds}
         for broker in sorted(silent - self._reported):
             self.log_line(
                 f"surveyor: warning: broker {broker} is registered and has not responded for {ages[broker]:.0f} s: "

@@ -9,7 +9,7 @@ determines.
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -78,10 +78,10 @@ class _BrokerBackoff:
     def is_due(self) -> bool:
         return bool(self.notices) or self.needs_full_state
 
-    def refuse_again(self) -> None:
+    def refuse_again(self, now: float) -> None:
         """Double the delay, because the request was sent again and refused."""
         self.delay = min(MAX_DELAY_SECONDS, self.delay * 2)
-        self.retry_at = time.monotonic() + self.delay
+        self.retry_at = now + self.delay
         self.refusals += 1
         self.was_resent = False
 
@@ -92,6 +92,7 @@ class RetryQueue:
 
     context: ControllerContext
     log_line: LogLine
+    monotonic: Callable[[], float] = time.monotonic
     _backoffs: dict[int, _BrokerBackoff] = field(default_factory=dict)
 
     def on_response(self, response: BrokerResponse, errors: Sequence[int]) -> None:
@@ -121,9 +122,9 @@ class RetryQueue:
         broker, epoch = response.broker_id, response.broker_epoch
         backoff = self._backoffs.get(broker)
         if backoff is None or backoff.broker_epoch != epoch:
-            backoff = self._backoffs[broker] = _BrokerBackoff(epoch, time.monotonic() + FIRST_DELAY_SECONDS)
+            backoff = self._backoffs[broker] = _BrokerBackoff(epoch, self.monotonic() + FIRST_DELAY_SECONDS)
         elif backoff.was_resent:
-            backoff.refuse_again()
+            backoff.refuse_again(self.monotonic())
         backoff.needs_full_state |= lacks_brokers
         for notice_key, notice in notices.items():
             # a new replica stays so until the broker accepts it
@@ -150,7 +151,7 @@ class RetryQueue:
 
         `idle`: brokers that had responded to all requests when responses were last read.
         """
-        now = time.monotonic()
+        now = self.monotonic()
         for broker, backoff in list(self._backoffs.items()):
             is_outdated = not self.context.is_registered(broker, backoff.broker_epoch)
             if is_outdated or not (backoff.is_due or broker not in idle):
@@ -162,7 +163,7 @@ class RetryQueue:
 
     def next_delay(self, longest: float) -> float:
         """Return the seconds until the next retry, at most `longest`."""
-        now = time.monotonic()
+        now = self.monotonic()
         return max(
             0.0, min([longest, *(backoff.retry_at - now for backoff in self._backoffs.values() if backoff.is_due)])
         )

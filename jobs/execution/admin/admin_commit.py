@@ -9,28 +9,27 @@ still run.
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.advice.reassignments import owners_of, warnings_of_others
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
-from jobs.core.migration_signs import refuse_migration
+from jobs.core.migration_refusal import refuse_migration
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
-from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, admin_of, lease_for
+from jobs.execution.admin.auto_throttle import hour_of, rates_at
+from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, lease_for
 from jobs.execution.admin.controller_client import ControllerClient, request_changes
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.resident_controller_client import (
-    CANCELLATION_TIMEOUT_SECONDS,
     LEADER_RETURN_SECONDS,
     ResidentControllerClient,
 )
 from jobs.execution.admin.running_waves import (
-    PREVIOUS_WAVE_SECONDS,
     count_moving,
     make_poll_hook,
     moving_partitions,
@@ -40,12 +39,14 @@ from jobs.execution.admin.running_waves import (
     resume_hint,
     wait_complete,
 )
+from jobs.execution.admin.throttle_configs import AUTO, Throttle, throttled_brokers
 from jobs.execution.admin.throttles import (
     clear_leftover_throttles,
     clear_throttle,
     foreign_throttle_texts,
-    rate_of,
+    rates_of,
     set_throttle,
+    throttle_of,
     throttle_rows,
 )
 from jobs.execution.copy_measurement import copied_text
@@ -57,12 +58,18 @@ from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import STOPPED, CommitLog
 from jobs.repositories.plans.repository import planned_registrations, refuse_edited
 from jobs.runtime.console import log
+from jobs.runtime.pace import Pace
 from jobs.runtime.settings import Settings
+from planner.load.throttle_rates import Rates
 from schemas import reasons
 from schemas.enums import Action, OperationKind, Outcome
 from schemas.rows import Change, Key, Place, PlanRow, changes_among
 from schemas.stored_plan import Plan, RowOutcome
 from schemas.text import join_ids, pluralise
+
+
+def _now(pace: Pace) -> datetime:
+    return datetime.fromtimestamp(pace.clock.time(), UTC)
 
 
 def commit_admin(
@@ -82,12 +89,12 @@ def commit_admin(
     reassignments are in the way, and StillRunningError if the time to wait is over or the user interrupts; requested
     changes then continue in the cluster.
     """
-    throttle = throttle_rows(settings.warehouse, commit_log.plan.plan_id)
-    rate = rate_of(throttle) if running.throttle is None else running.throttle
+    rows = throttle_rows(settings.warehouse, commit_log.plan.plan_id)
+    throttle = throttle_of(rows) if running.throttle is None else running.throttle
     on_poll = make_poll_hook(running.max_wait, commit_log, lease)
     registrations = planned_registrations(settings.warehouse, commit_log.plan)
     run = AdminCommit(
-        settings, cluster, commit_log, controller, throttler, running, lease, on_poll, registrations, rate
+        settings, cluster, commit_log, controller, throttler, running, lease, on_poll, registrations, throttle
     )
     try:
         with raise_on_signal():
@@ -127,14 +134,21 @@ class AdminCommit:
     on_poll: Callable[[], None]
     registrations: PlannedRegistrations
     """State that the plan's changes depend on, in a cluster without versions."""
-    rate: int | None
-    """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
+    throttle: Throttle | None
+    """The throttle of the plan's copies; None if none was requested."""
     _ended: set[Place] = field(default_factory=set, init=False)
     """Reassignments that were waited for until they ended; a later wave does not read them again."""
     _idle: set[Place] = field(default_factory=set, init=False)
     """Reassignments that were found not to run, and that this commit has not requested since."""
 
     _throttles_reported: set[str] = field(default_factory=set, init=False)
+    _hour: datetime | None = field(default=None, init=False)
+    """The hour whose load determines the rates."""
+    _rates: Rates = field(default_factory=dict, init=False)
+
+    @property
+    def pace(self) -> Pace:
+        return self.settings.pace
 
     def run_waves(self, pending: Sequence[PlanRow]) -> None:
         self._throttle()
@@ -168,14 +182,14 @@ class AdminCommit:
         plan_id = self.commit_log.plan.plan_id
         try:
             if throttle_rows(self.settings.warehouse, plan_id):
-                self.lease.acquire(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
+                self.lease.acquire(self.pace.lease_handover)  # we may have handed the lease over to a cancellation
                 plan, attempt = self.commit_log.plan, self.commit_log.attempt
                 self.commit_log.throttle_left = not end_throttle(
                     self.settings, self.cluster, plan, self.throttler, attempt
                 )
                 over = self.commit_log.is_closed or throttle_rows(self.settings.warehouse, plan_id)
                 if self.commit_log.unfinished and not over:
-                    again = f"--throttle {self.rate} is given again"
+                    again = f"--throttle {self.throttle} is given again"
                     log(f"  the rest of the plan is not throttled unless {again}")
         except (SurveyorError, *UNKNOWN_OUTCOME) as error:
             self.commit_log.throttle_left = True
@@ -201,16 +215,16 @@ class AdminCommit:
             return
         self._report_foreign_throttles(waited)
         measured = partial(copied_text, self.cluster, self.settings, waited)
-        complete = wait_complete(self.cluster, self.commit_log, waited, self.on_poll, measured)
+        complete = wait_complete(self.cluster, self.commit_log, waited, self._poll, measured, self.pace.clock)
         self._ended.update(move.place for move in waited)
         waves = join_ids(sorted({move.wave for move in waited}))
         log(f"  complete: {complete} of {len(waited)} reassignments of wave {waves}")
 
     def _report_foreign_throttles(self, moves: Sequence[Change]) -> None:
         """Report the throttles of other tools and plans that limit these moves, each once."""
-        rate = self.rate if self.throttler is not None else None
+        throttle = self.throttle if self.throttler is not None else None
         plan, warehouse = self.commit_log.plan, self.settings.warehouse
-        for text in foreign_throttle_texts(warehouse, self.cluster, plan, moves, rate):
+        for text in foreign_throttle_texts(warehouse, self.cluster, plan, moves, throttle):
             if text not in self._throttles_reported:
                 self._throttles_reported.add(text)
                 log(f"surveyor: {text}", logging.WARNING)
@@ -220,7 +234,7 @@ class AdminCommit:
         self.commit_log.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
             self._refuse_others(wave)
-        pending = self._recheck(wave, 0.0 if is_first else PREVIOUS_WAVE_SECONDS)
+        pending = self._recheck(wave, 0.0 if is_first else self.pace.previous_wave)
         if not pending:
             return
         if not self.commit_log.intents_written:
@@ -228,11 +242,11 @@ class AdminCommit:
         moves = [change for change in changes_among(pending) if change.action == Action.REASSIGN]
         self._throttle(moves)
         self.commit_log.refuse_closed()
-        checked_at = time.monotonic()
+        checked_at = self.pace.clock.monotonic()
         pending = self._recheck(pending, 0.0)  # setting the throttle and reading the plan's status took time
         parts = self.cluster, self.commit_log, self.controller
         try:
-            request_changes(*parts, pending, self.lease, self._check_again, self._read_back, checked_at)
+            request_changes(*parts, pending, self.lease, self._check_again, self._read_back, checked_at, self.pace)
         finally:
             self._read_cancelled(pending)
         stale = {outcome.change.place for outcome in self.commit_log.of(Outcome.STALE)}
@@ -270,12 +284,12 @@ class AdminCommit:
         rows = [row for row in changes_among(requested) if row.action == Action.CANCEL and row.place in accepted]
         turned = [row for row in rows if turns_back(row)]
         if turned:
-            seconds = LEADER_RETURN_SECONDS if self._is_resident else CANCELLATION_TIMEOUT_SECONDS
+            seconds = LEADER_RETURN_SECONDS if self._is_resident else self.pace.cancellation
             self.commit_log.replace_outcomes(read_cancelled(self.cluster, self.commit_log.plan, turned, seconds))
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""
-        if self.rate is None or self.throttler is None:
+        if self.throttle is None or self.throttler is None:
             return
         candidates = [move for move in self._moves if move.place not in self._idle]
         moving = count_moving(self.cluster, candidates)
@@ -283,9 +297,37 @@ class AdminCommit:
         self._idle.difference_update(move.place for move in [*moving, *upcoming])
         moves = [*moving, *upcoming]
         if moves:
-            plan_id, attempt = self.commit_log.plan.plan_id, self.commit_log.attempt
-            warehouse = self.settings.warehouse
-            set_throttle(warehouse, self.cluster, self.throttler, plan_id, moves, self.rate, attempt=attempt)
+            plan_id, attempt, rates = self.commit_log.plan.plan_id, self.commit_log.attempt, self._present_rates()
+            set_throttle(self.settings.warehouse, self.cluster, self.throttler, plan_id, moves, rates, attempt=attempt)
+
+    def _present_rates(self) -> Rates:
+        """Return the rates of all brokers of the plan; those of AUTO are read again when the hour changes.
+
+        A later hour whose load is not known has the rates of the hour before it.
+        """
+        if self.throttle is not None and self.throttle != AUTO:
+            return self.throttle
+        hour = hour_of(_now(self.pace))
+        if hour != self._hour:
+            try:
+                live = self.cluster.read_cluster().live
+                self._rates = rates_at(self.settings, throttled_brokers(self._moves), live, hour)
+            except RefusedError as error:
+                if self._hour is None:
+                    raise
+                log(f"surveyor: the throttle keeps its rates: {error}", logging.WARNING)
+            self._hour = hour
+        return self._rates
+
+    def _poll(self) -> None:
+        """Set the rates of AUTO again in a new hour; if that fails, those of the hour before stay set."""
+        self.on_poll()
+        if self._hour in {None, hour_of(_now(self.pace))} or self.commit_log.is_closed:
+            return
+        try:
+            self._throttle()
+        except (SurveyorError, *UNKNOWN_OUTCOME) as error:
+            log(f"surveyor: the throttle keeps rates of the hour before: {error}", logging.WARNING)
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
         """Raise RefusedError if other reassignments are in the way of this wave."""
@@ -335,16 +377,19 @@ def end_throttle(
     return not clear_throttle(settings.warehouse, cluster, throttler, plan_id, attempt)
 
 
-def maintain_throttle(settings: Settings, cluster: Cluster, plan: Plan, rate: int | None) -> int:
-    """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
+def maintain_throttle(settings: Settings, cluster: Cluster, plan: Plan, throttle: Throttle | None) -> int:
+    """Set the given throttle, or restore the previous configs; return how many changes of the plan still move."""
     state = cluster.read_cluster()
     refuse_other_cluster(plan, state, settings.address, settings.address_option)
     with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
         throttler = LeaseGuardedAdmin(admin, lease)
         moving = moving_partitions(cluster, plan)
-        if moving and rate is not None:
+        rates = None
+        if moving and throttle is not None:
             refuse_edited(plan)  # the plan determines what is throttled
-            set_throttle(settings.warehouse, cluster, throttler, plan.plan_id, moving, rate)
+            rates = rates_of(settings, plan.plan_id, moving, throttle, state.live, _now(settings.pace))
+        if rates is not None:
+            set_throttle(settings.warehouse, cluster, throttler, plan.plan_id, moving, rates)
         elif throttle_rows(settings.warehouse, plan.plan_id):
             end_throttle(settings, cluster, plan, throttler)
     return len(moving)

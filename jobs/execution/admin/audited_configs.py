@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.execution.admin.reassignment_options import Resource
+from jobs.execution.admin.throttle_configs import Resource
 from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows
 from schemas.enums import Outcome, Step
 
@@ -96,7 +96,7 @@ def _outcome_of(error: int | str) -> tuple[Outcome, str]:
 def override_text(resource: Resource, values: Mapping[str, str | None]) -> str:
     """Name all overrides of one resource, because no other record of them exists after their removal.
 
-    >>> from jobs.execution.admin.reassignment_options import ResourceKind
+    >>> from jobs.execution.admin.throttle_configs import ResourceKind
     >>> override_text((ResourceKind.BROKER, "1"), {"leader.replication.throttled.rate": "5", "x": None})
     'broker 1: leader.replication.throttled.rate=5, x not set'
     """

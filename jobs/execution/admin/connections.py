@@ -30,9 +30,6 @@ from jobs.runtime.settings import Settings
 MAX_BROKERS_ASKED: Final = 3
 """Brokers that are asked why the Admin API does not answer; a login that one refuses is refused by the others, too."""
 
-LEASE_HANDOVER_SECONDS: Final = 60.0
-"""Seconds that a cancellation waits for a commit to release the lease: it does so between two polls or requests."""
-
 
 class LoginFailedError(AdminUnavailableError):
     """A broker and this client cannot agree on a connection; a retry fails as well until the cause is corrected."""
@@ -91,7 +88,9 @@ def admin_of(settings: Settings, state: ClusterMetadata) -> Iterator[Admin]:
     addresses = bootstrap(controller_first, properties, settings.conf.control_listener)
     with ExitStack() as stack:
         try:
-            admin = stack.enter_context(connected_admin(addresses, properties, preferred_broker))
+            seconds = settings.pace.bootstrap
+            connection = connected_admin(addresses, properties, preferred_broker, bootstrap_seconds=seconds)
+            admin = stack.enter_context(connection)
         except AdminUnavailableError as error:
             raise login_failure_of(settings, state) or error from None
         yield admin

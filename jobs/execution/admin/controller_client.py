@@ -5,7 +5,6 @@ was received. A broker of a KRaft cluster repeats a request if the controller is
 response may be that to such a repetition, the cluster is read as well.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from jobs.execution.admin.running_waves import read_and_check, read_statuses
 from jobs.preconditions.change_preconditions import adds_partition, is_unclean, turns_back
 from jobs.preconditions.operations import check_operations
 from jobs.repositories.plans.commit_log import CommitLog
+from jobs.runtime.pace import Clock, Pace
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
@@ -60,9 +60,6 @@ for a creation, expansion or deletion that was carried out already. UNKNOWN_SERV
 it carried the request out, as if a state has a later controller epoch (`KafkaController.updateLeaderEpoch`), and may
 have written the new assignment before.
 """
-
-READ_BACK_SECONDS: Final = 15.0
-"""Seconds for a received request whose answer was lost to show in ZooKeeper."""
 
 Codes = Mapping[Key, int | str | RowOutcome]
 """Answers of the controller by topic and partition: an error code or, if there is one, its message, and an outcome for
@@ -95,25 +92,16 @@ Send = Callable[[Sequence[PlanRow]], Codes]
 Requests = Iterable[tuple[Sequence[PlanRow], Send]]
 """The changes of each request, and the function that sends a request for the changes that are still due."""
 
-Shown = Callable[[Sequence[PlanRow], float], list[Key]]
-"""Returns the changes that the cluster shows within so many seconds; raises UnreadableError."""
-
 Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
 """Checks changes by a new reading; returns the changes that are still due, and records the outcomes of the others."""
 
 ReadBack = Callable[[Sequence[PlanRow]], None]
 """Reads the accepted changes of a request from the cluster, once their outcomes are recorded."""
 
-CHECK_VALID_SECONDS: Final = 5.0
-"""Seconds after which the reading by which changes were checked is too old to request them."""
+_UNNAMED: Final = "the controller's answer did not name it"
 
 MAX_LEASE_CHECKS: Final = 3
 """Checks of the lease before one request, after which the changes are skipped."""
-
-CHECKED_TOGETHER: Final = 500
-"""Number of changes that one reading checks, unless one request has more: about as many as can be requested one by one
-in CHECK_VALID_SECONDS.
-"""
 
 
 def request_changes(  # noqa: PLR0917 - where, what, and under which checks
@@ -125,22 +113,50 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     recheck: Recheck,
     read_back: ReadBack,
     checked_at: float,
+    pace: Pace,
 ) -> None:
     """Request the pending changes, kind by kind, and record the outcomes from the answers.
 
     The caller has just checked them; `checked_at` is when that reading began, by the monotonic clock. Changes that are
-    requested more than CHECK_VALID_SECONDS later are checked again. Raise LeaseLostError before a request if the lease
+    requested more than `pace.check_valid` later are checked again. Raise LeaseLostError before a request if the lease
     is lost.
     """
     checks_each = any(row.action == Action.CANCEL for row in pending)
-    due_check = _RowCheck(recheck, checked_at, {row.place for row in pending}, checks_each)
-    shown = partial(_shown, cluster, commit_log.plan)
-    for kind, requests in _requests(cluster, shown, commit_log, controller, pending, lease):
+    due_check = _RowCheck(recheck, checked_at, {row.place for row in pending}, checks_each, pace)
+    shown = _Shown(cluster, commit_log.plan, pace.read_back)
+    for kind, requests in _requests(shown, commit_log, controller, pending, lease):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
                 for outcomes in _send_in_turn(shown, requests, lease, due_check):
                     commit_log.add_outcomes(outcomes)
                     read_back([outcome.change for outcome in outcomes if outcome.outcome is Outcome.APPLIED])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The changes of a plan that the cluster shows; reading them may raise UnreadableError."""
+
+    cluster: Cluster
+    plan: Plan
+    seconds: float
+    """How long to wait for a change that was received."""
+
+    def at_once(self, changes: Sequence[PlanRow]) -> list[Key]:
+        return self._within(changes, 0.0)
+
+    def in_time(self, changes: Sequence[PlanRow]) -> list[Key]:
+        return self._within(changes, self.seconds)
+
+    def _within(self, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
+        tasks, partition_changes = operations_among(changes), changes_among(changes)
+
+        def await_receipt() -> list[Key]:
+            _, of_changes = read_and_check(self.cluster, self.plan, partition_changes)
+            _, of_operations = check_operations(tasks, self.cluster.read_operations(tasks))
+            outcomes = [*of_changes, *of_operations]
+            return [outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED]
+
+        return _wait_until_seen(await_receipt, len(changes), seconds)
 
 
 @dataclass(slots=True)
@@ -153,29 +169,25 @@ class _RowCheck:
     checked: set[Place]
     checks_each: bool
     """Whether rows are checked before each request: a cancellation may delete the last copy in sync."""
+    pace: Pace
     not_due: set[Place] = field(default_factory=set)
     """Changes whose outcomes are recorded, because they were found to be no longer due."""
 
     def rows_still_valid(self, rows: Sequence[PlanRow], upcoming: Sequence[PlanRow]) -> list[PlanRow]:
         """Return the rows that are due; if they have to be read, the first of `upcoming` are checked with them."""
-        is_old = self.checks_each or time.monotonic() - self.at >= CHECK_VALID_SECONDS
+        is_old = self.checks_each or self.pace.clock.monotonic() - self.at >= self.pace.check_valid
         if is_old or any(row.place not in self.checked for row in rows):
-            count = max(len(rows), CHECKED_TOGETHER)
+            count = max(len(rows), self.pace.checked_together)
             batch = [row for row in [*rows, *upcoming][:count] if row.place not in self.not_due]
-            self.at = time.monotonic()
+            self.at = self.pace.clock.monotonic()
             due = {row.place for row in self.recheck(batch)}
             self.checked = {row.place for row in batch}
             self.not_due |= self.checked - due
         return [row for row in rows if row.place not in self.not_due]
 
 
-def _requests(  # noqa: PLR0917 - what, of which client, under which lease
-    cluster: Cluster,
-    shown: Shown,
-    commit_log: CommitLog,
-    controller: ControllerClient,
-    pending: Sequence[PlanRow],
-    lease: Lease,
+def _requests(
+    shown: _Shown, commit_log: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow], lease: Lease
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Split the pending changes into requests, kind by kind."""
     # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
@@ -195,21 +207,23 @@ def _requests(  # noqa: PLR0917 - what, of which client, under which lease
     def elect(rows: Sequence[PlanRow]) -> Codes:
         codes = controller.elect_preferred([row.key for row in rows])
         unanswered = [row for row in rows if row.key not in codes]
-        return {**codes, **_read_back(shown, unanswered, reasons.UNNAMED.render())[0]} if unanswered else codes
+        return {**codes, **_read_back(shown, unanswered, _UNNAMED)[0]} if unanswered else codes
 
     def elect_uncleanly(rows: Sequence[PlanRow]) -> Codes:
         return _elect_uncleanly(shown, admin, changes_among(rows))
 
     def withdraw(rows: Sequence[PlanRow]) -> Codes:
         orders = {row.topic: data_of(row, WithdrawnReassignment).orders for row in operations_among(rows)}
-        cluster.withdraw_requests({(topic, number) for topic, numbers in orders.items() for number in numbers}, lease)
+        shown.cluster.withdraw_requests(
+            {(topic, number) for topic, numbers in orders.items() for number in numbers}, lease
+        )
         return dict.fromkeys((row.key for row in rows), NO_ERROR)
 
     def cancel(rows: Sequence[PlanRow]) -> Codes:
         return _cancel(controller, changes_among(rows), lease)
 
     def reassign(rows: Sequence[PlanRow]) -> Codes:
-        return _reassign(cluster, controller, changes_among(rows))
+        return _reassign(shown, controller, changes_among(rows))
 
     def delete(rows: Sequence[PlanRow]) -> Codes:
         return _delete_topics(admin, operations_among(rows))
@@ -229,7 +243,7 @@ def _requests(  # noqa: PLR0917 - what, of which client, under which lease
     yield OperationKind.DELETE_TOPIC, [(batch, delete) for batch in batches(deletions)]
 
 
-def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _RowCheck) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(shown: _Shown, requests: Requests, lease: Lease, due_check: _RowCheck) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
     After a lost answer no further request is sent, and changes that the cluster does not show are UNKNOWN.
@@ -241,17 +255,18 @@ def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _Ro
     for planned, send in in_order:
         end += len(planned)
         if lost_response is not None:
-            reason = reasons.NOT_REQUESTED.render(cause=reasons.EARLIER_REQUEST.render(answer=lost_response))
+            reason = reasons.NOT_REQUESTED.render(cause=f"{lost_response} to an earlier request")
             rest = [change for change in planned if change.place not in due_check.not_due]
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in rest]
             continue
         for _ in range(MAX_LEASE_CHECKS):
-            changes = due_check.rows_still_valid(planned, all_changes[end : end + CHECKED_TOGETHER])
-            if not changes or _check_lease_quickly(lease):
+            changes = due_check.rows_still_valid(planned, all_changes[end : end + due_check.pace.checked_together])
+            if not changes or _check_lease_quickly(lease, due_check.pace.clock):
                 break
             due_check.checked.clear()
         else:
-            reason = reasons.NOT_REQUESTED.render(cause=_lease_slow())
+            slow = f"each check of the lease took more than {MAX_CHECK_SECONDS:g} s"
+            reason = reasons.NOT_REQUESTED.render(cause=slow)
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
             continue
         if not changes:
@@ -270,31 +285,27 @@ def _send_in_turn(shown: Shown, requests: Requests, lease: Lease, due_check: _Ro
         yield outcomes
 
 
-def _check_lease_quickly(lease: Lease) -> bool:
+def _check_lease_quickly(lease: Lease, clock: Clock) -> bool:
     """Check the lease; return whether it was quick enough for the check of the changes before it to stay valid.
 
     The wall clock also counts the time of a suspended machine.
     """
-    began, wall_began = time.monotonic(), time.time()
+    began, wall_began = clock.monotonic(), clock.time()
     lease.refuse_lost()
-    return time.monotonic() - began < MAX_CHECK_SECONDS and abs(time.time() - wall_began) < MAX_CHECK_SECONDS
+    return clock.monotonic() - began < MAX_CHECK_SECONDS and abs(clock.time() - wall_began) < MAX_CHECK_SECONDS
 
 
-def _lease_slow() -> str:
-    return f"each check of the lease took more than {MAX_CHECK_SECONDS:g} s"
-
-
-def _ask(shown: Shown, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
+def _ask(shown: _Shown, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
     """Send one request; return the outcomes, and what happened to the answer if it is lost or late."""
-    lost_response, why_unknown = None, reasons.UNNAMED.render()
+    lost_response, why_unknown = None, _UNNAMED
     try:
         codes = send(changes)
     except UNKNOWN_OUTCOME as error:
-        lost_response = reasons.NO_ANSWER.render(error=describe_error(error))
+        lost_response = f"no answer came ({describe_error(error)})"
         codes, why_unknown = _read_back(shown, changes, lost_response)
     else:
         if late := _answered(changes, codes, {REQUEST_TIMED_OUT}):
-            lost_response = reasons.ANSWER_WAS.render(answer=error_name(REQUEST_TIMED_OUT))
+            lost_response = f"the answer was {error_name(REQUEST_TIMED_OUT)}"
             codes_shown, why_unknown = _read_back(shown, late, lost_response)
             codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**codes_shown}
         codes = {**codes, **_repeated(shown, changes, codes, REPEATED)}
@@ -308,7 +319,7 @@ def _answered(changes: Sequence[PlanRow], codes: Codes, expected_codes: Collecti
 
 
 def _repeated(
-    shown: Shown, changes: Sequence[PlanRow], codes: Codes, refusal_codes: Collection[int]
+    shown: _Shown, changes: Sequence[PlanRow], codes: Codes, refusal_codes: Collection[int]
 ) -> dict[Key, int | str | RowOutcome]:
     """Return the outcomes of changes that were refused with one of these codes and that the cluster shows.
 
@@ -319,7 +330,7 @@ def _repeated(
     if not refused:
         return outcomes
     try:
-        outcomes_shown = shown(refused, 0.0)
+        outcomes_shown = shown.at_once(refused)
     except SurveyorError as error:
         unread: str | None = _first_line(error)
         outcomes_shown = []
@@ -327,7 +338,7 @@ def _repeated(
         unread = None
     for change in refused:
         code = codes[change.key]
-        answer = reasons.ANSWER_WAS.render(answer=error_name(code) if isinstance(code, int) else code)
+        answer = f"the answer was {error_name(code) if isinstance(code, int) else code}"
         if change.key in outcomes_shown:
             outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, f"found applied; {answer}")
         elif unread is not None:
@@ -338,28 +349,15 @@ def _repeated(
     return outcomes
 
 
-def _read_back(shown: Shown, changes: Sequence[PlanRow], lost_response: str) -> tuple[Codes, str]:
-    """Read from the cluster which changes were received, waiting READ_BACK_SECONDS for those that do not show.
+def _read_back(shown: _Shown, changes: Sequence[PlanRow], lost_response: str) -> tuple[Codes, str]:
+    """Read from the cluster which changes were received, waiting for those that do not show.
 
     Return NO_ERROR for each, and why the others are unknown.
     """
     try:
-        return dict.fromkeys(shown(changes, READ_BACK_SECONDS), NO_ERROR), lost_response
+        return dict.fromkeys(shown.in_time(changes), NO_ERROR), lost_response
     except SurveyorError as error:
-        return {}, reasons.CLUSTER_UNREAD.render(answer=lost_response, error=_first_line(error))
-
-
-def _shown(cluster: Cluster, plan: Plan, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
-    """Return the changes of a plan that the cluster shows within `seconds`; raise UnreadableError."""
-    tasks, partition_changes = operations_among(changes), changes_among(changes)
-
-    def await_receipt() -> list[Key]:
-        _, of_changes = read_and_check(cluster, plan, partition_changes)
-        _, of_operations = check_operations(tasks, cluster.read_operations(tasks))
-        outcomes = [*of_changes, *of_operations]
-        return [outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED]
-
-    return _wait_until_seen(await_receipt, len(changes), seconds)
+        return {}, f"{lost_response}, and the cluster could not be read: {_first_line(error)}"
 
 
 def _wait_until_seen(received: Callable[[], list[Key]], count: int, seconds: float) -> list[Key]:
@@ -381,7 +379,7 @@ def outcome_of(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
     if code in _ACCEPTED:
         return RowOutcome(change, Outcome.APPLIED, _ACCEPTED[code])
     cause = refusal(code, *_permission(change)) if isinstance(code, int) else code
-    return RowOutcome(change, Outcome.FAILED, reasons.REFUSED.render(cause=cause))
+    return RowOutcome(change, Outcome.FAILED, f"the controller refused: {cause}")
 
 
 def _permission(change: PlanRow) -> tuple[str, str]:
@@ -393,18 +391,18 @@ def _permission(change: PlanRow) -> tuple[str, str]:
     return "cluster", "ALTER"
 
 
-def _reassign(cluster: Cluster, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
+def _reassign(shown: _Shown, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
     codes = controller.reassign({change.key: change.replicas_after for change in changes})
-    why_unknown = reasons.UNNAMED.render()
+    why_unknown = _UNNAMED
     missing = [change for change in changes if change.key not in codes]
     if not missing:
         return codes
     try:
-        shown = _shown_reassignments(cluster, missing)
+        begun = _shown_reassignments(shown, missing)
     except SurveyorError as error:
-        shown, why_unknown = [], reasons.CLUSTER_UNREAD.render(answer=why_unknown, error=_first_line(error))
+        begun, why_unknown = [], f"{why_unknown}, and the cluster could not be read: {_first_line(error)}"
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
-    return {**codes, **unknown, **dict.fromkeys(shown, NO_ERROR)}
+    return {**codes, **unknown, **dict.fromkeys(begun, NO_ERROR)}
 
 
 def _cancel(controller: ControllerClient, changes: Sequence[Change], lease: Lease) -> Codes:
@@ -418,17 +416,17 @@ def _cancel(controller: ControllerClient, changes: Sequence[Change], lease: Leas
     return {**codes, **dict.fromkeys(still, NO_ERROR)}
 
 
-def _shown_reassignments(cluster: Cluster, changes: Sequence[Change]) -> list[Key]:
+def _shown_reassignments(shown: _Shown, changes: Sequence[Change]) -> list[Key]:
     """Return which reassignments the cluster shows that the answer does not name; raise UnreadableError."""
 
     def received() -> list[Key]:
-        statuses = read_statuses(cluster, changes)
+        statuses = read_statuses(shown.cluster, changes)
         return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
-    return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)
+    return _wait_until_seen(received, len(changes), shown.seconds)
 
 
-def _elect_uncleanly(shown: Shown, admin: Admin, changes: Sequence[Change]) -> Codes:
+def _elect_uncleanly(shown: _Shown, admin: Admin, changes: Sequence[Change]) -> Codes:
     """Request unclean elections; a partition that has another leader by now is stale, and keeps it."""
     codes: Codes = admin.elect_unclean([change.key for change in changes])
     led = _answered(changes, codes, {ELECTION_NOT_NEEDED})
@@ -436,7 +434,7 @@ def _elect_uncleanly(shown: Shown, admin: Admin, changes: Sequence[Change]) -> C
     return {**codes, **stale, **_repeated(shown, changes, codes, {ELECTION_NOT_NEEDED})}
 
 
-def _await_own_elections(shown: Shown, changes: Sequence[Change]) -> Codes:
+def _await_own_elections(shown: _Shown, changes: Sequence[Change]) -> Codes:
     """Wait until the controller has elected replicas in sync by itself, as it does without a request.
 
     A request would be for an unclean election, which loses records if the replica in sync fails just then.

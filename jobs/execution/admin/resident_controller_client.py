@@ -11,7 +11,7 @@ from typing import Final
 from jobs.adapters.brokers.admin_client import NO_ERROR, NO_REASSIGNMENT_IN_PROGRESS
 from jobs.adapters.clusters.interface import Lease
 from jobs.adapters.zookeeper.admin_requests import add_requests
-from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
+from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync, use_kafka_acl
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import read_resident_controller
@@ -26,9 +26,6 @@ REQUESTABLE: Final = frozenset(
     {Action.ELECT_PREFERRED, Action.REASSIGN, Action.CANCEL, OperationKind.WITHDRAW_REASSIGNMENT}
 )
 """Actions that have a request in /admin."""
-
-CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
-"""Seconds for a cancellation to show in ZooKeeper: Kafka's controller answers after it has written it."""
 
 LEADER_RETURN_SECONDS: Final = 60.0
 """Seconds for `surveyor control` to move partitions back: it takes some cycles, in which brokers stop replicas."""

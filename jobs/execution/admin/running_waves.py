@@ -20,6 +20,7 @@ from jobs.preconditions.running_reassignments import reassignment_statuses, reas
 from jobs.preconditions.wave_outcomes import read_back
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.console import log
+from jobs.runtime.pace import Clock
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentState
@@ -27,9 +28,6 @@ from schemas.enums import Outcome
 from schemas.rows import Change, PlanRow, changes_among, operations_among
 from schemas.stored_plan import Plan, RowOutcome
 from schemas.text import broker_list, join_ids, pluralise
-
-PREVIOUS_WAVE_SECONDS: Final = 15.0
-"""Seconds for the wave before to show in ZooKeeper: Kafka's controller answers after it has written a request."""
 
 MEASURE_INTERVAL_SECONDS: Final = 10.0
 """Seconds between two measurements of what is copied, which ask the brokers for all their logs."""
@@ -43,7 +41,7 @@ def recheck_wave(
     cluster: Cluster,
     commit_log: CommitLog,
     wave: Sequence[PlanRow],
-    timeout_seconds: float = PREVIOUS_WAVE_SECONDS,
+    timeout_seconds: float,
     registrations: PlannedRegistrations = NO_REGISTRATIONS,
 ) -> list[PlanRow]:
     """Read again just before requesting; return the pending rows of a wave, and record the outcomes of the others.
@@ -60,7 +58,7 @@ def recheck_wave(
     operations, changes = operations_among(candidates), changes_among(candidates)
     pending, outcomes = poll_until(
         lambda: read_and_check(cluster, commit_log.plan, changes, registrations),
-        lambda checked: not _any_stale(checked[1]),
+        lambda checked: all(outcome.outcome is not Outcome.STALE for outcome in checked[1]),
         timeout_seconds,
     )
     refuse_unsafe_rows(commit_log.plan, outcomes)
@@ -108,11 +106,9 @@ def record_concurrent_changes(
     return outcomes
 
 
-def read_statuses(
-    cluster: Cluster, changes: Sequence[Change], requested: Sequence[Change] = ()
-) -> list[tuple[Change, ReassignmentStatus, str]]:
+def read_statuses(cluster: Cluster, changes: Sequence[Change]) -> list[tuple[Change, ReassignmentStatus, str]]:
     """Read the latest status of each reassignment, and the detail that shows it, as `reassignment_statuses`."""
-    return list(reassignment_statuses(changes, requested, _read_current(cluster, changes)))
+    return list(reassignment_statuses(changes, (), _read_current(cluster, changes)))
 
 
 def _read_current(cluster: Cluster, changes: Sequence[Change]) -> CurrentState:
@@ -132,16 +128,13 @@ def count_moving(cluster: Cluster, moves: Sequence[Change]) -> list[Change]:
     return [move for move, status, _ in read_statuses(cluster, moves) if status is ReassignmentStatus.IN_PROGRESS]
 
 
-def _any_stale(outcomes: Sequence[RowOutcome]) -> bool:
-    return any(outcome.outcome is Outcome.STALE for outcome in outcomes)
-
-
-def wait_complete(
+def wait_complete(  # noqa: PLR0917 - where, what and how
     cluster: Cluster,
     commit_log: CommitLog,
     moves: Sequence[Change],
     on_poll: Callable[[], None],
     measure: Callable[[], str],
+    clock: Clock,
 ) -> int:
     """Wait until these reassignments are complete; return how many are.
 
@@ -154,7 +147,7 @@ def wait_complete(
     total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
     waves = sorted({move.wave for move in unfinished})
     step = f"replicas move, wave {join_ids(waves)}"
-    copied, measured_at = "", time.monotonic()
+    copied, measured_at = "", clock.monotonic()
 
     def detail() -> Part | str:
         part = Part(total - len(unfinished), total, "complete")
@@ -173,9 +166,9 @@ def wait_complete(
             _note_blocked(commit_log, unfinished, current)
             if unfinished:
                 on_poll()
-                if (started := time.monotonic()) - measured_at >= MEASURE_INTERVAL_SECONDS:
+                if (started := clock.monotonic()) - measured_at >= MEASURE_INTERVAL_SECONDS:
                     copied, measured_at = measure(), started
-                time.sleep(pause)
+                clock.sleep(pause)
                 pause = min(_MAX_PAUSE_SECONDS, 1.5 * pause)
     return complete
 

@@ -6,7 +6,7 @@ deleted once its previous value is restored. So a process that crashes at any po
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,19 +15,28 @@ from msgspec.structs import replace
 from jobs.adapters.clusters.interface import Cluster, CurrentOverrides
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.core.errors import SurveyorError
+from jobs.core.units import format_duration
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
-from jobs.execution.admin.reassignment_options import (
+from jobs.execution.admin.auto_throttle import rates_at
+from jobs.execution.admin.throttle_configs import (
+    AUTO,
     UNTHROTTLED,
     Configs,
     Resource,
     ResourceKind,
+    Throttle,
     throttle_configs,
+    throttled_brokers,
 )
+from jobs.repositories.copy_volume import Volume
 from jobs.runtime.console import log
+from jobs.runtime.settings import Settings
 from jobs.snapshots.copy_throttles import throttles_of_moves
+from planner.load.throttle_rates import FLOOR_SHARE, Rates, ThrottleRate
 from schemas.enums import Action, Step
 from schemas.rows import Change, PlanRow, ThrottledConfig, changes_among
 from schemas.stored_plan import Plan
+from schemas.text import broker_list
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 
 _TABLE: Final = ThrottledConfig.TABLE
@@ -49,10 +58,12 @@ def throttle_rows(warehouse: Warehouse, plan_id: str | None = None) -> list[Thro
     )
 
 
-def rate_of(rows: Iterable[ThrottledConfig]) -> int | None:
-    """Return the rate that these rows last set, in bytes a second; None if they set none."""
-    rates = [int(row.set_to[-1]) for row in rows if row.name in {LEADER_RATE, FOLLOWER_RATE}]
-    return max(rates, default=None)
+def throttle_of(rows: Iterable[ThrottledConfig]) -> Throttle | None:
+    """Return the throttle that these rows last set; None if they set none."""
+    rates = [row for row in rows if row.name in {LEADER_RATE, FOLLOWER_RATE}]
+    if any(row.source == AUTO for row in rates):
+        return AUTO
+    return max((int(row.set_to[-1]) for row in rates), default=None)
 
 
 def set_throttle(  # noqa: PLR0917 - where, by which means, and what
@@ -61,28 +72,30 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     admin: ConfigAdmin,
     plan_id: str,
     moves: Sequence[Change],
-    rate: int,
+    rates: Rates,
     *,
     attempt: int | None = None,
 ) -> None:
-    """Throttle exactly these reassignments of a plan; `rate` in bytes a second.
+    """Throttle exactly these reassignments of a plan.
 
     Brokers that are not live are left out: they cannot be asked and copy nothing. Raise ThrottleError if another
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
-    if rate == UNTHROTTLED:
+    if rates == UNTHROTTLED:
         clear_throttle(warehouse, cluster, admin, plan_id, attempt)
         return
     if not warehouse.has(_TABLE):
         warehouse.ensure_tables()
     rows = {_key(row): row for row in throttle_rows(warehouse, plan_id)}
-    configs = throttle_configs(moves, rate)
+    configs = throttle_configs(moves, rates)
+    source = None if isinstance(rates, int) else AUTO
     current = cluster.read_overrides({*configs, *map(_resource, rows.values())})
     configs = {resource: values for resource, values in configs.items() if current[resource] is not None}
     for resource, values in configs.items():
         for name, value in values.items():
             row = rows.get((*resource, name)) or _row(plan_id, resource, name, current)
-            rows[*resource, name] = row if row.set_to[-1:] == [value] else replace(row, set_to=[*row.set_to, value])
+            set_to = row.set_to if row.set_to[-1:] == [value] else [*row.set_to, value]
+            rows[*resource, name] = replace(row, set_to=set_to, source=source)
     if not rows:
         return
     altering = AuditedConfigs(warehouse, plan_id, attempt)
@@ -141,21 +154,60 @@ def clear_leftover_throttles(
         clear_throttle(warehouse, cluster, admin, other)
 
 
+def rates_of(  # noqa: PLR0917 - whose copies, under which throttle, and when
+    settings: Settings,
+    plan_id: str,
+    moves: Sequence[Change],
+    throttle: Throttle | None,
+    live: Collection[int],
+    now: datetime,
+) -> Rates | None:
+    """Return the rates of the throttle that is given, else of the one that the plan's commit has set; None without one.
+
+    Raise RefusedError if they follow loads that are not known.
+    """
+    throttle = throttle_of(throttle_rows(settings.warehouse, plan_id)) if throttle is None else throttle
+    return rates_at(settings, throttled_brokers(moves), live, now) if throttle == AUTO else throttle
+
+
 def throttle_lines(
-    warehouse: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None, being_committed: Collection[str]
+    warehouse: Warehouse, pending: Sequence[Change], rates: Rates | None, being_committed: Collection[str]
 ) -> Iterator[str]:
     """Describe what a commit of these changes would throttle, and which throttles earlier commits have left.
 
     A throttle of the plans `being_committed` is not left: it is in use.
     """
     moves = [change for change in pending if change.action == Action.REASSIGN]
-    rate = rate_of(throttle_rows(warehouse, plan.plan_id)) if rate is None else rate
-    resources = throttle_configs(moves, rate) if rate else {}
-    if resources:
-        brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
-        topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
-        yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
+    brokers = throttled_brokers(moves) if rates else []
+    if brokers:
+        topics = ", ".join(sorted({move.topic for move in moves if throttled_brokers([move])}))
+        limit = f"to {rates} B/s" if isinstance(rates, int) else "by load"
+        names = ", ".join(map(str, brokers))
+        yield f"  would be throttled {limit}, wave by wave: brokers {names}, and moving replicas of {topics}"
+    if isinstance(rates, Mapping):
+        yield from rate_lines(moves, rates)
     yield from map(other_throttle_line, other_throttled_plans(warehouse, being_committed))
+
+
+def rate_lines(pending: Sequence[Change], rates: Mapping[int, ThrottleRate]) -> Iterator[str]:
+    """Return the rates of the brokers that copy, a line for each."""
+    for broker in throttled_brokers(change for change in pending if change.action == Action.REASSIGN):
+        rate = rates[broker]
+        yield f"    broker {broker} in this hour: receives {rate.receive} B/s, sends {rate.send} B/s"
+
+
+def slow_copies(pending: Sequence[Change], rates: Mapping[int, ThrottleRate], copied: Volume) -> Iterator[str]:
+    """Warn of brokers without room for copies below the limits of their network, whose rates are the least ones."""
+    moves = [change for change in pending if change.action == Action.REASSIGN]
+    slow = {broker: rates[broker] for broker in throttled_brokers(moves) if rates[broker].is_least}
+    if slow:
+        least = min(min(rate.receive, rate.send) for rate in slow.values())
+        takes = f", and take at least {format_duration(copied.seconds(rates))}" if copied.is_known else ""
+        yield (
+            f"the load leaves no room below the limit of the network of {broker_list([*slow])}: copies get "
+            f"{FLOOR_SHARE:.0%} of the capacity, as little as {least} B/s{takes}; a partition does not complete while "
+            "more than that is written to it: commit in an hour of less load, or give a rate, as --throttle 50MB/s"
+        )
 
 
 def other_throttle_line(plan_id: str) -> str:
@@ -167,24 +219,24 @@ def other_throttle_line(plan_id: str) -> str:
 
 
 def foreign_throttle_texts(
-    warehouse: Warehouse, cluster: Cluster, plan: Plan, pending: Sequence[PlanRow], rate: int | None
+    warehouse: Warehouse, cluster: Cluster, plan: Plan, pending: Sequence[PlanRow], throttle: Throttle | None
 ) -> Iterator[str]:
     """Describe the throttles of other tools and plans that limit a plan's moves; its own one takes their place."""
     rows = throttle_rows(warehouse)
-    if rate or (rate is None and rate_of(row for row in rows if row.plan_id == plan.plan_id)):
+    if throttle or (throttle is None and throttle_of(row for row in rows if row.plan_id == plan.plan_id)):
         return
     try:
         throttles = throttles_of_moves(cluster, changes_among(pending), rows)
     except SurveyorError as error:  # a config that cannot be read prevents no commit that sets no throttle
         yield f"whether a throttle of another tool limits the moves is unknown: {error}"
         return
-    for throttle in throttles:
-        if throttle.plan_id == plan.plan_id:
+    for other in throttles:
+        if other.plan_id == plan.plan_id:
             continue
         override = (
             f"`surveyor commit {plan.called} --apply --throttle RATE` sets another rate until the moves are complete"
         )
-        yield f"{throttle.stored_text(warehouse)}; {override}"
+        yield f"{other.stored_text(warehouse)}; {override}"
 
 
 def other_throttled_plans(warehouse: Warehouse, plan_ids: Collection[str]) -> list[str]:

@@ -9,7 +9,7 @@ read, ZooKeeper refuses the multi, and the next cycle reads and decides again.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
+from jobs.adapters.zookeeper.cluster_state import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetData

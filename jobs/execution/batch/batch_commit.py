@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, current_controller
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
@@ -38,7 +37,7 @@ from jobs.execution.batch.replica_deletion import (
     notices_before_deletion,
     restarted_replicas,
 )
-from jobs.execution.batch.topic_operations import write_tasks
+from jobs.execution.batch.standalone_operations import write_tasks
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.preconditions.change_preconditions import reassigns
 from jobs.repositories import broker_responses
@@ -51,9 +50,6 @@ from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Out
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 from schemas.stored_plan import RowOutcome
 from schemas.text import pluralise
-
-RESIGN_TIMEOUT_SECONDS: Final = 20.0
-"""Seconds to wait for a broker to become the controller after Surveyor resigns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +224,7 @@ def _write(
     withdrawals = [task for task in tasks if task.action in WITHDRAWALS]
     other_tasks = [task for task in tasks if task not in (*deletions, *withdrawals)]
     # the plan is not checked again as a whole: every multi checks its preconditions, and refused rows are checked then
-    writer = FencedWriter(control, max_hold, commit_log.plan)
+    writer = FencedWriter(control, max_hold, commit_log.plan, context.settings.pace.batch_changes)
     written: list[RowOutcome] = []
     try:
         with progress("writing to ZooKeeper"):
@@ -309,9 +305,8 @@ def _wait_for_successor(context: CommitContext, seconds: float, notified: str) -
     commit_log = context.commit_log
     try:
         with progress("waiting for a broker to become the controller"), context.session.connected() as client:
-            controller = poll_until(
-                lambda: current_controller(client), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
-            )
+            limit = context.settings.pace.resignation
+            controller = poll_until(lambda: current_controller(client), lambda it: it != NO_CONTROLLER, limit)
     except SurveyorError as error:
         commit_log.step(
             Step.HAND_BACK, Outcome.UNKNOWN, f"our session is closed; the current controller is unknown: {error}"

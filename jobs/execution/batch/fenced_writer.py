@@ -15,7 +15,7 @@ from typing import Final
 from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.cluster import TOPICS, brokers_and_deletions
+from jobs.adapters.zookeeper.cluster_state import TOPICS, brokers_and_deletions
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, lost_while_writing
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_many
@@ -33,6 +33,7 @@ from jobs.execution.batch.transactions import (
 )
 from jobs.preconditions.change_preconditions import Preconditions, reassigns, split_due
 from jobs.preconditions.operations import confirm_creations
+from jobs.runtime.pace import DEFAULT
 from schemas import reasons
 from schemas.enums import Outcome
 from schemas.rows import Change
@@ -41,9 +42,6 @@ from schemas.znode_codecs import MalformedZnodeError
 
 UNTIL_RESIGNED: Final = float("inf")
 """`max_hold` of a controllership that is kept."""
-
-MAX_BATCH_CHANGES: Final = 1000
-"""Maximum number of changes in a multi; its bytes are limited as well."""
 
 _MAX_ATTEMPTS: Final = 2
 """Attempts for a multi whose refusal no precondition explains, and for a read after a lost connection."""
@@ -60,6 +58,7 @@ class FencedWriter:
     max_hold: float = UNTIL_RESIGNED
     plan: Plan | None = None
     """The plan whose topics are created and extended; None if there are none."""
+    batch_changes: int = DEFAULT.batch_changes
     topics: TopicZnodes = field(init=False, default_factory=TopicZnodes)
     _broker_epochs: Mapping[int, int | None] = field(default_factory=dict)
     _undecided: Sequence[Change] = ()
@@ -85,7 +84,7 @@ class FencedWriter:
         changes, of_later_controller = split_due(changes, self._refuse_later_controller)
         if of_later_controller:
             yield of_later_controller
-        for batch in batches(changes, self.topics, self.control.client.chroot, MAX_BATCH_CHANGES):
+        for batch in batches(changes, self.topics, self.control.client.chroot, self.batch_changes):
             self._undecided = [self._rebase_on_own_write(change) for change in batch]
             try:
                 yield from self._write_batch()

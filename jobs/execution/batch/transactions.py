@@ -10,7 +10,7 @@ multi is refused. The size of a multi in bytes is limited.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
+from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.controllership import check_absent, check_registered
 from jobs.adapters.zookeeper.multi import Check, Create, Op, SetData
@@ -41,8 +41,10 @@ ZnodeReads = Mapping[str, Znode]
 """The znodes of `required_reads` as they were read, by path; a znode may be absent."""
 
 
-def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_changes: int) -> Iterator[list[Change]]:
-    """Split changes into batches of at most `max_changes` that each fit into a multi."""
+def batches(
+    changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_changes: int, max_bytes: int = MULTI_BYTES
+) -> Iterator[list[Change]]:
+    """Split changes into batches of at most `max_changes` that each fit into a multi of `max_bytes`."""
     batch: list[Change] = []
     size, batch_topics = 0, set[str]()
     for change in changes:
@@ -50,7 +52,7 @@ def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_cha
         topic_bytes = _shared_bytes(change.topic, topics, chroot)
         if batch and (
             len(batch) >= max_changes
-            or size + change_bytes + topic_bytes * (change.topic not in batch_topics) > MULTI_BYTES
+            or size + change_bytes + topic_bytes * (change.topic not in batch_topics) > max_bytes
         ):
             yield batch
             batch, size, batch_topics = [], 0, set()

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from jobs.planning.internal_topics import ALLOW_INTERNAL, InternalTopics
+from jobs.planning.internal_topic_permission import ALLOW_INTERNAL, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import PlanningTables, partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables

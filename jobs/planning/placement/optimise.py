@@ -5,33 +5,37 @@ concerns all brokers at once. The result has one row per partition and wave, as 
 them; its Arrow columns are computed without a loop over rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from jobs.core.arrow_rows import rows_of
 from jobs.core.errors import RefusedError
-from jobs.planning.placement.measured_loads import MeasuredLoads
-from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
-from jobs.planning.placement.weights import Weights
+from jobs.planning.placement.measured_loads import MeasuredLoads, sizes_of_loads
+from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions
+from jobs.planning.placement.weights import Weights, known_sizes
 from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.log_sizes import cordoned_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, unread_in
-from jobs.runtime.console import log
+from jobs.runtime.console import warn
 from planner.columns.change_rows import as_rejections
+from planner.load.resources import DISK
 from planner.placement.plan_figures import (
     Figures,
     balance_figures,
     byte_figures,
     figures_of,
     led_figures,
+    other_successors,
     still_held,
     wave_figures,
 )
@@ -51,6 +55,8 @@ from planner.placement.waves import WaveLimits, Waves, cut_into_waves, fewest_wa
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, RejectionCode
 from schemas.text import join_ids, pluralise
+
+NO_SIZES: Final = "no size of a log is known, so room on disks is not checked: run `surveyor sizes`"
 
 REJECTED_COLUMNS: Final = "topic string, partition int, code string, reason string"
 
@@ -98,6 +104,102 @@ class PlacementResult:
     elected: DataFrame | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacementProblem:
+    """The input of the optimiser.
+
+    `concerned` marks the rows of the request, `rackless` are brokers without a known rack, and `sizes` figures about
+    weights or loads.
+    """
+
+    request: PlacementRequest
+    cluster: NamedPartitions
+    brokers: PlacementBrokers
+    concerned: Bools
+    rackless: set[int]
+    sizes: Figures
+
+    def placed(self) -> tuple[Placement, list[PlacementError]]:
+        """Place what can be placed; also return the errors of the partitions that are not moved.
+
+        Raise RefusedError if no partition of the request can be placed.
+        """
+        partitions, unplaced = self.cluster.partitions, list[PlacementError]()
+        while True:
+            try:
+                return place(self.brokers, partitions, self.request.goal), unplaced
+            except PlacementError as error:
+                movable = partitions.movable.copy()
+                movable[error.rows] = False
+                if not error.rows or not (movable & self.concerned).any():
+                    raise RefusedError(located(error, self.cluster)) from None
+                partitions = replace(partitions, movable=movable)
+                unplaced.append(error)
+
+    def elections(self, placement: Placement) -> int:
+        """Return the number of preferred replicas that are elected after the moves; see `elections_after_moves`."""
+        if not self.request.elects:
+            return 0
+        replicas, leader = placement.replicas[placement.changed], self.cluster.leader[placement.changed]
+        stays = (replicas == leader[:, None]).any(axis=1) & (replicas[:, 0] != leader)
+        can_lead = np.isin(replicas[:, 0], self.brokers.ids[self.brokers.target])
+        return int((stays & can_lead).sum() + self.led_elsewhere(placement).sum())
+
+    def led_elsewhere(self, placement: Placement) -> Bools:
+        """Mark the partitions that keep their list, and whose preferred replica is elected."""
+        partitions = self.cluster.partitions
+        preferred = partitions.replicas[:, 0]
+        can_lead = np.isin(preferred, self.brokers.ids[self.brokers.target])
+        if partitions.in_sync is not None:
+            can_lead &= partitions.in_sync[:, 0]
+        marked: Bools = partitions.movable & can_lead & (self.cluster.leader != preferred)
+        marked[placement.changed] = False
+        return marked & (self.request.elects and self.request.goal.reorder)
+
+    def with_loads(self, **changes: Any) -> "PlacementProblem":  # noqa: ANN401 - fields of PlacementLoads
+        """Return the problem with other loads or limits of loads."""
+        partitions = self.cluster.partitions
+        if partitions.loads is None:
+            return self
+        loads = replace(partitions.loads, **changes)
+        return replace(self, cluster=replace(self.cluster, partitions=replace(partitions, loads=loads)))
+
+
+def read_problem(
+    tables: PlanningTables, request: PlacementRequest, weights: Weights | MeasuredLoads | None = None
+) -> PlacementProblem:
+    """Read the input of the optimiser from a snapshot; raise RefusedError if no broker may hold replicas."""
+    cluster = read_partitions(tables, request.scope)
+    sizes: Figures = {}
+    if weights is not None:
+        cluster, sizes = weights.weighed(tables, cluster)
+    return problem_of(tables, request, cluster, sizes, weights)
+
+
+def problem_of(
+    tables: PlanningTables,
+    request: PlacementRequest,
+    cluster: NamedPartitions,
+    sizes: Figures,
+    weights: Weights | MeasuredLoads | None,
+) -> PlacementProblem:
+    """Return the problem of a request whose partitions are read and weighed, with the brokers that it concerns."""
+    brokers, rackless = _brokers(tables, request, cluster.partitions)
+    if isinstance(weights, MeasuredLoads):
+        cluster = weights.with_limits(cluster, brokers, tables.racks.rack_of)
+    if not brokers.target.any():
+        raise RefusedError("no broker may hold replicas; start brokers, or name fewer")
+    _refuse_too_many(request.goal, int(brokers.target.sum()))
+    return PlacementProblem(
+        request=request,
+        cluster=cluster,
+        brokers=brokers,
+        concerned=_concerned(cluster.partitions, request),
+        rackless=rackless,
+        sizes=sizes,
+    )
+
+
 def optimise(
     tables: PlanningTables, request: PlacementRequest, weights: Weights | MeasuredLoads | None = None
 ) -> PlacementResult:
@@ -105,18 +207,9 @@ def optimise(
 
     With `weights`, bytes or loads are balanced instead of replicas.
     """
-    cluster = read_partitions(tables, request.scope)
-    sizes: Figures = {}
-    if weights is not None:
-        cluster, sizes = weights.weighed(tables, cluster)
-    brokers, rackless = _brokers(tables, request, cluster.partitions)
-    if isinstance(weights, MeasuredLoads):
-        cluster = weights.with_capacities(cluster, brokers.ids)
-    if not brokers.target.any():
-        raise RefusedError("no broker may hold replicas; start brokers, or name fewer")
-    _refuse_too_many(request.goal, int(brokers.target.sum()))
-    concerned = _concerned(cluster.partitions, request)
-    placement, unplaced = _place(brokers, cluster, request.goal, concerned)
+    problem = read_problem(tables, request, weights)
+    cluster, brokers, concerned, sizes = problem.cluster, problem.brokers, problem.concerned, problem.sizes
+    placement, unplaced = problem.placed()
     barred, dead = np.flatnonzero(cluster.barred & concerned), placement.held[concerned[placement.held]]
     reason = (
         "a broker that is not live, or not understood, holds a replica; --remove-brokers or --replace moves it away"
@@ -124,16 +217,19 @@ def optimise(
     held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, reason)]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
     held += _unknown_topics(request.scope, cluster, tables)
-    elects_all = request.elects and request.goal.reorder
     whole = _Solution(
         cluster=cluster,
         brokers=brokers,
         placement=placement,
         barred=barred,
         elects=request.elects,
-        elected=led_elsewhere(cluster, brokers, placement) if elects_all else np.zeros_like(cluster.barred),
+        elected=problem.led_elsewhere(placement),
+        disk_limit=_disk_limit(tables, cluster, brokers, placement),
     )
     targets, figures, count = whole.in_waves(tables, request.caps)
+    if request.goal.replacements:
+        before, after = cluster.partitions.replicas, placement.replicas
+        figures = {**figures, "other_successors": other_successors(before, after, request.goal.replacements)}
     if request.emptied:
         topics = cluster.names["topic"].to_pylist()
         figures = {**figures, "still_held": still_held(placement.replicas, topics, request.emptied)}
@@ -145,9 +241,9 @@ def optimise(
         figures={
             **figures,
             "held": len(dead),
-            "racks_unknown": _concerned_brokers(rackless, cluster.partitions, placement),
+            "racks_unknown": _concerned_brokers(problem.rackless, cluster.partitions, placement),
             **byte_figures(brokers, cluster.partitions, placement),
-            **balance_figures(placement, cluster.name_of),
+            **balance_figures(placement, cluster.name_of, problem.elections(placement)),
             **sizes,
         },
         given_up=frozenset(placement.given_up),
@@ -194,53 +290,60 @@ class _Solution:
     barred: Ints
     elected: Bools
     elects: bool = False
+    disk_limit: Mapping[int, float] = field(default_factory=dict)
+    """Bytes that each broker may hold during a wave; without brokers of unknown capacity."""
 
-    def in_waves(self, tables: SnapshotTables, caps: WaveLimits) -> tuple[DataFrame, Figures, int]:
+    def in_waves(self, tables: PlanningTables, caps: WaveLimits) -> tuple[DataFrame, Figures, int]:
         """Return the targets of each wave, the figures of all, and the number of waves."""
-        rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
-        planned = cut_into_waves(self.cluster.partitions, self.placement, rack_of, caps)
+        planned, without_room = self._cut(tables, caps)
         rows, schema = (intermediate_rows, INTERMEDIATE) if caps.one_at_a_time else (target_rows, TARGETS)
         frame = tables.spark_warehouse.arrow(rows(self.cluster, self.placement, planned, self.barred), schema)
         allowed = set(self.brokers.ids[self.brokers.target].tolist())
         led = led_figures(self.placement, self.cluster.leader, allowed, self.elected, elects=self.elects)
         figures = {**figures_of(self.placement, allowed), **led}
-        more = {"waves": wave_figures(planned, fewest_waves(self.placement, caps))} if caps else {}
+        in_waves = bool(caps) or planned.count > 1
+        more: Figures = {"waves": wave_figures(planned, fewest_waves(self.placement, caps))} if in_waves else {}
+        more |= {"without_room": without_room} if without_room else {}
         return frame.localCheckpoint(), {**figures, **more}, planned.count
 
+    def _cut(self, tables: PlanningTables, caps: WaveLimits) -> tuple[Waves, str]:
+        """Cut into waves with room on the disks; also return a warning if no order has room, or no size is known.
 
-def led_elsewhere(cluster: NamedPartitions, brokers: PlacementBrokers, placement: Placement) -> Bools:
-    """Mark the partitions that keep their list, and that their preferred replica could lead and does not."""
-    partitions = cluster.partitions
-    preferred = partitions.replicas[:, 0]
-    can_lead = np.isin(preferred, brokers.ids[brokers.target])
-    if partitions.in_sync is not None:
-        can_lead &= partitions.in_sync[:, 0]
-    marked: Bools = partitions.movable & can_lead & (cluster.leader != preferred)
-    marked[placement.changed] = False
-    return marked
-
-
-def _place(
-    brokers: PlacementBrokers, cluster: NamedPartitions, goal: PlacementGoal, concerned: Bools
-) -> tuple[Placement, list[PlacementError]]:
-    """Place what can be placed; also return the errors of the partitions that are not moved.
-
-    Raise RefusedError if no partition of the request can be placed.
-    """
-    partitions, unplaced = cluster.partitions, list[PlacementError]()
-    while True:
+        A plan by load is then refused, because its limits must hold.
+        """
+        partitions = self.cluster.partitions
+        if self.disk_limit and partitions.weights is None:
+            sizes = known_sizes(tables, self.cluster)
+            if sizes is None:
+                sizes = sizes_of_loads(tables, self.cluster)
+            partitions = replace(partitions, weights=sizes)
+        without_sizes = NO_SIZES if self.disk_limit and partitions.weights is None else ""
+        rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
         try:
-            return place(brokers, partitions, goal), unplaced
+            return cut_into_waves(partitions, self.placement, rack_of, caps, self.disk_limit), without_sizes
         except PlacementError as error:
-            movable = partitions.movable.copy()
-            movable[error.rows] = False
-            if not error.rows or not (movable & concerned).any():
-                raise RefusedError(_located(error, cluster)) from None
-            partitions = replace(partitions, movable=movable)
-            unplaced.append(error)
+            if partitions.loads is not None or not error.rows:
+                raise RefusedError(located(error, self.cluster)) from None
+            return cut_into_waves(partitions, self.placement, rack_of, caps), located(error, self.cluster)
 
 
-def _located(error: PlacementError, cluster: NamedPartitions) -> str:
+def _disk_limit(
+    tables: PlanningTables, cluster: NamedPartitions, brokers: PlacementBrokers, placement: Placement
+) -> dict[int, float]:
+    """Return the bytes that each broker may hold, by measured load those of its limit; empty if nothing is copied."""
+    if not (placement.moves.target != NO_BROKER).any():
+        return {}
+    loads = cluster.partitions.loads
+    if loads is None:
+        return tables.disk_limits(brokers.ids.tolist())
+    if loads.names[0] != DISK:
+        return {}
+    limits = zip(brokers.ids.tolist(), loads.limit[:, 0].tolist(), strict=True)
+    return {broker: limit for broker, limit in limits if not np.isnan(limit)}
+
+
+def located(error: PlacementError, cluster: NamedPartitions) -> str:
+    """Format the error with the names of its partitions."""
     names = [
         f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows[:MAX_ROWS_NAMED]).to_pylist()
     ]
@@ -300,6 +403,7 @@ def _brokers(
         live=np.array([broker in live for broker in ids]),
         target=np.array([broker in may_hold for broker in ids]),
         emptied=np.array([broker in emptied for broker in ids]),
+        cordoned=np.isin(ids, list(cordoned_brokers(tables.warehouse))),
     )
     return brokers, set(ids) - tables.racks.rack_of.keys() if any(brokers.racks) else set()
 
@@ -321,7 +425,7 @@ def _refuse_unknown(request: PlacementRequest, known_brokers: list[int], tables:
     )
     if request.goal.replacements or unknown == request.emptied:
         raise RefusedError(reason)
-    log(f"surveyor: {reason}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
+    warn(f"{reason}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
 
 
 def _concerned(partitions: PlacementPartitions, request: PlacementRequest) -> Bools:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.core.arrow_rows import StoredRows
+from jobs.core.arrow_rows import StoredRows, rows_of
 from jobs.core.errors import RefusedError
 from jobs.planning.planning_tables import PlanningTables, requests_of
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, UnreadMetadata
@@ -37,8 +37,6 @@ SOURCE_COLUMNS: Final = (
     "isr",
     "understood",
 )
-PARTITION_BITS: Final = 32
-"""Bits that a partition number needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,29 +118,6 @@ def read_partitions(tables: PlanningTables, scope: Scope) -> NamedPartitions:
         barred=in_scope & bar,
         leader=pc.fill_null(rows["leader"], NO_LEADER).to_numpy().astype(np.int64),
     )
-
-
-def rows_of(named: pa.Table, names: pa.Table) -> Ints:
-    """Return the row in `names` of each row of `named`, by topic and partition; NO_BROKER (-1) if there is none.
-
-    >>> names = pa.table({"topic": ["b", "a", "a"], "partition": [0, 0, 1]})
-    >>> rows_of(pa.table({"topic": ["a", "b", "c", "b"], "partition": [1, 0, 0, 1]}), names).tolist()
-    [2, 0, -1, -1]
-    """
-    topics = pc.unique(names["topic"])
-    sought, known = (_keys(table, topics) for table in (named, names))
-    order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], sought), len(order) - 1)
-    nearest = order[place]
-    rows: Ints = np.where(known[nearest] == sought, nearest, NO_BROKER)
-    return rows
-
-
-def _keys(table: pa.Table, topics: pa.Array) -> Ints:
-    """Return one number per topic and partition, negative for unknown topics."""
-    topic = pc.fill_null(pc.index_in(table["topic"], value_set=topics), -1).to_numpy().astype(np.int64)
-    keys: Ints = (topic << PARTITION_BITS) + table["partition"].to_numpy()
-    return keys
 
 
 def _by_number(marks: list[bool], number: Ints) -> Bools:

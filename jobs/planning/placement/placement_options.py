@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.core.errors import RefusedError, UsageError
-from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
+from jobs.planning.internal_topic_permission import NOT_ALLOWED, InternalTopics
 from jobs.planning.placement.optimise import PlacementRequest
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.log_sizes import cordoned_brokers
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
 from planner.placement.types import EVEN_WITHIN, PlacementGoal
@@ -83,7 +84,7 @@ class StatedRequest:
         refuse_empty(tables.snapshot, topics=True)
         option, ids = self.taking
         understood = {row.broker_id: row.understood for row in live_brokers_as_of(tables.warehouse, tables.snapshot)}
-        drained = drained_brokers(tables.warehouse)
+        drained, cordoned = drained_brokers(tables.warehouse), cordoned_brokers(tables.warehouse)
         live = join_ids(sorted(understood)) or "none"
         for broker in sorted(ids):
             if broker not in understood:
@@ -95,6 +96,9 @@ class StatedRequest:
                 raise RefusedError(f"{option}: {name} is not understood, so it gets no replicas; {reason}")
             if broker in drained:
                 raise RefusedError(f"{option}: broker {broker} is drained; undrain it first")
+            if broker in cordoned:
+                reason = "all its log dirs are cordoned, so it takes no new replicas; change cordoned.log.dirs"
+                raise RefusedError(f"{option}: broker {broker}: {reason}, then run `surveyor sizes`")
 
 
 def read_request(option: str, value: Any, limits: PlacementLimits) -> StatedRequest:  # noqa: ANN401 - as the option gives it

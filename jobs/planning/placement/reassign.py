@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.console_output.plans_by_budget import BudgetPlans
 from jobs.core.errors import UsageError
 from jobs.planning.placement.explicit_targets import FROM_FILE, TO_SNAPSHOT, from_file, from_snapshot
 from jobs.planning.placement.linted_targets import Lint, StatedTargets
 from jobs.planning.placement.measured_loads import MeasuredLoads
 from jobs.planning.placement.optimise import optimise
+from jobs.planning.placement.pareto import plans_by_budget
 from jobs.planning.placement.placement_options import PlacementLimits, StatedRequest, read_request
 from jobs.planning.placement.weights import Weights, read_size_file
 from jobs.planning.plan_draft import PlanDraft, Planner
@@ -25,6 +27,10 @@ _EXPLICIT: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {
     TO_SNAPSHOT: from_snapshot,
 }
 """Options whose targets are taken unchanged."""
+
+
+BudgetPlanner = Callable[[PlanningTables], BudgetPlans]
+"""Plans by load with several budgets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +65,32 @@ def reassign_planner(option: str, value: Any, limits: PlacementLimits, by: Balan
     _refuse_contradictions(option, limits, by)
     if option in _EXPLICIT:
         return _EXPLICIT[option](value, limits)
+    given = _stated(option, value, limits)
+    return _optimised(replace(given, parameters=given.parameters | by.parameters), by.weights())
+
+
+def budget_plans(option: str, value: Any, limits: PlacementLimits, by: BalancedBy) -> BudgetPlanner:  # noqa: ANN401 - as above
+    """Return the plans by load that budgets allow; raise UsageError for options that name one plan."""
+    _refuse_contradictions(option, limits, by)
+    if by.loads is None:
+        raise UsageError("--pareto shows plans by load: give --by-load, too")
+    if by.loads.max_bytes is not None:
+        raise UsageError("--pareto shows the plans of several budgets: leave out --budget")
+    given = _stated(option, value, limits)
+    loads = replace(by.loads, factor=given.request.goal.replication_factor)
+
+    def read(tables: PlanningTables) -> BudgetPlans:
+        given.refuse_unable(tables)
+        return plans_by_budget(tables, given.request, loads)
+
+    return read
+
+
+def _stated(option: str, value: Any, limits: PlacementLimits) -> StatedRequest:  # noqa: ANN401 - as above
     given = read_request(option, value, limits)
     if limits.within is not None and not given.request.goal.even:
         raise UsageError(f"--within is for goals that even brokers: {option} moves only what it must")
-    return _optimised(replace(given, parameters=given.parameters | by.parameters), by.weights())
+    return given
 
 
 def _refuse_contradictions(option: str, limits: PlacementLimits, by: BalancedBy) -> None:

@@ -10,7 +10,6 @@ id.
 import csv
 import hashlib
 import io
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,13 +22,14 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from jobs.adapters.delta.table_schemas import schema_of
+from jobs.core.arrow_rows import rows_of
 from jobs.core.errors import RefusedError, UsageError
-from jobs.core.text_decoding import read_text_file
+from jobs.core.text_decoding import read_text_file, refuse_open_quote
 from jobs.core.units import format_age
-from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
+from jobs.planning.placement.partition_arrays import NamedPartitions
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.copy_volume import largest_logs
-from jobs.runtime.console import log
+from jobs.runtime.console import log, warn
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 from planner.placement.types import NO_BROKER, Ints, PlacementPartitions
 from schemas.text import MAX_PARTITIONS_NAMED, pluralise
@@ -80,7 +80,9 @@ class Weights:
         Raise RefusedError if a file names only unknown partitions, and if no size is known at all.
         """
         if self.file is None:
-            sizes = _largest_logs(tables, cluster)
+            sizes, about = _largest_logs(tables, cluster)
+            if about:
+                log(f"surveyor: {about}")
         else:
             sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {tables.snapshot.snapshot_id}")
         weights, assumed = fill_unknown(sizes, cluster.partitions.topic)
@@ -95,12 +97,16 @@ class Weights:
         return weighed, {"sizes": {**origin, "known": len(weights) - assumed, "assumed": assumed}}
 
 
-def fill_unknown(sizes: Ints, topic: Ints) -> tuple[Ints, int]:
-    """Fill unknown sizes with the mean of the topic, else of all, rounded up; also return the number filled.
+def fill_unknown(sizes: Ints, topic: Ints, elsewhere: int | None = None) -> tuple[Ints, int]:
+    """Fill unknown sizes with the mean of the topic, rounded up; also return the number filled.
+
+    In topics without a known size they become `elsewhere`, or the mean of all if it is None.
 
     >>> weights, assumed = fill_unknown(np.array([10, -1, 20, -1]), np.array([0, 0, 0, 1]))
     >>> weights.tolist(), assumed
     ([10, 15, 20, 15], 2)
+    >>> fill_unknown(np.array([10, -1, 20, -1]), np.array([0, 0, 0, 1]), elsewhere=0)[0].tolist()
+    [10, 15, 20, 0]
     """
     has = sizes != UNKNOWN_SIZE
     if not has.any():
@@ -108,7 +114,7 @@ def fill_unknown(sizes: Ints, topic: Ints) -> tuple[Ints, int]:
     sums, counts = np.zeros((2, int(topic.max()) + 1), dtype=np.int64)
     np.add.at(sums, topic[has], sizes[has])
     np.add.at(counts, topic[has], 1)
-    of_all = -(-int(sizes[has].sum()) // int(has.sum()))
+    of_all = -(-int(sizes[has].sum()) // int(has.sum())) if elsewhere is None else elsewhere
     means = np.where(counts > 0, -(-sums // np.maximum(counts, 1)), of_all)
     return np.where(has, sizes, means[topic]), int((~has).sum())
 
@@ -119,7 +125,14 @@ def digest(weights: Ints, partitions: PlacementPartitions) -> str:
     return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGEST_LENGTH]
 
 
-def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
+def known_sizes(tables: PlanningTables, cluster: NamedPartitions) -> Ints | None:
+    """Return the bytes of a replica of each partition by the table `sizes`; None if it has none of them."""
+    sizes, _ = _largest_logs(tables, cluster)
+    return None if (sizes == UNKNOWN_SIZE).all() else fill_unknown(sizes, cluster.partitions.topic)[0]
+
+
+def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> tuple[Ints, str]:
+    """Return the size of the largest log of each partition, and how old these sizes are."""
     logs = tables.warehouse.read(
         "sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes", "taken_at"]
     )
@@ -127,7 +140,7 @@ def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
     known = pa.array(rows != NO_BROKER)
     logs, rows = logs.filter(known), rows[rows != NO_BROKER]
     assigned = (cluster.partitions.replicas[rows] == logs["broker_id"].to_numpy()[:, None]).any(axis=1)
-    count = cluster.names.num_rows
+    count, about = cluster.names.num_rows, ""
     if len(rows):
         is_current = np.bincount(rows[assigned], minlength=count) > 0
         counts = assigned | ~is_current[rows]
@@ -136,8 +149,8 @@ def _largest_logs(tables: PlanningTables, cluster: NamedPartitions) -> Ints:
         have = pluralise(moved, "partition", "has", "have")
         of_moved = f"; {have} moved since, and the size of a former replica counts" if moved else ""
         times = f"from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC"
-        log(f"surveyor: sizes taken {times}, the oldest {format_age(taken['min'])} ago{of_moved}")
-    return largest_logs(rows, assigned, logs["bytes"].to_numpy(), count)
+        about = f"sizes taken {times}, the oldest {format_age(taken['min'])} ago{of_moved}"
+    return largest_logs(rows, assigned, logs["bytes"].to_numpy(), count), about
 
 
 def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
@@ -153,7 +166,7 @@ def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
         reason = f"{where} do not agree: the snapshot has no {', '.join(names)}{more}"
         if not is_known.any():
             raise RefusedError(f"{reason}; take them out of the file, or take a new `surveyor snapshot`")
-        log(f"surveyor: {reason}; these sizes are left out", logging.WARNING)
+        warn(f"{reason}; these sizes are left out")
         rows, sizes = rows[is_known], sizes.filter(pa.array(is_known))
     return _max_by_row(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
 
@@ -189,6 +202,7 @@ def read_size_file(path: Path) -> pa.Table:
 
 
 def _csv(path: Path, text: str) -> Iterator[_Size]:
+    refuse_open_quote(path, text)
     try:
         lines = csv.reader(io.StringIO(text, newline=""), strict=True)
         header = next(lines, [])

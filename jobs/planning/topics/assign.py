@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from jobs.core.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.broker_features import config_notes, have_topic_ids
-from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
+from jobs.planning.internal_topic_permission import NOT_ALLOWED, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import PlanningTables
 from jobs.planning.topics.new_partition_placement import (

@@ -10,7 +10,7 @@ from typing import Final
 
 from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.broker_features import config_notes
-from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
+from jobs.planning.internal_topic_permission import NOT_ALLOWED, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic
 from jobs.preconditions.topic_configs import config_risks

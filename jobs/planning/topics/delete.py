@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from jobs.core.errors import RefusedError
-from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
+from jobs.planning.internal_topic_permission import NOT_ALLOWED, InternalTopics
 from jobs.planning.placement.partition_arrays import matching
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import is_assignment_understood, name_fault, unknown_topics

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from jobs.core.errors import RefusedError, UsageError, raise_any
-from jobs.planning.internal_topics import NOT_ALLOWED, InternalTopics
+from jobs.planning.internal_topic_permission import NOT_ALLOWED, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import PlanningTables, requests_of
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood
@@ -22,7 +22,7 @@ from jobs.planning.topics.new_partition_placement import (
 from jobs.planning.topics.new_topics import not_alive_fault
 from planner.rules.replica_placement import start_of_round
 from planner.topics.creation import expansion_changes
-from planner.topics.topic_size import size_faults, topic_bytes
+from planner.topics.znode_size import size_faults, topic_bytes
 from schemas.enums import PlanKind
 from schemas.operation_data import ExpandedTopic
 from schemas.rows import Broker

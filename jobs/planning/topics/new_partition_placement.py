@@ -15,7 +15,7 @@ from jobs.core.errors import RefusedError
 from jobs.repositories.brokers_last_seen import rack_gap
 from planner.placement.plan_figures import CrowdedRacks
 from planner.rules.replica_placement import PlacementOrder, simple_placements
-from planner.topics.crowding import least_crowding, max_per_rack
+from planner.topics.rack_crowding import least_crowding, max_per_rack
 from schemas.rows import Broker, Row
 
 KAFKA: Final = "kafka"

@@ -13,7 +13,7 @@ from jobs.preconditions.topic_configs import config_faults
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import table_as_of
 from jobs.runtime.input_files import assignment_faults, read_new_topics
-from planner.topics.topic_size import size_faults, topic_bytes
+from planner.topics.znode_size import size_faults, topic_bytes
 from schemas.enums import METADATA_TOPIC
 from schemas.internal_topics import unmet_configs
 from schemas.rows import Topic

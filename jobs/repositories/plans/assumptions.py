@@ -9,7 +9,7 @@ import msgspec
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import SurveyorError
-from jobs.preconditions.brokers_since_plan import UNCHANGED, BrokersSincePlan, broken_assumptions, brokers_since
+from jobs.preconditions.broker_assumptions import UNCHANGED, BrokersSincePlan, broken_assumptions, brokers_since
 from jobs.preconditions.change_preconditions import Preconditions, required_by_others
 from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of

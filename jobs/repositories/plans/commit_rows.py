@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.actor import Actor, this_actor
-from jobs.repositories.plans.plans_table import count_attempt
+from jobs.repositories.plans.plans_writer import count_attempt
 from schemas.enums import OperationKind, Outcome, Step
 from schemas.rows import CommitRecord, PlanRow
 from schemas.stored_plan import RowOutcome

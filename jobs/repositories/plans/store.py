@@ -5,7 +5,6 @@ controller are built by the same `record_builders`, but not stored here: each ha
 many cycles are appended in one Delta commit.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -14,9 +13,9 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.core.errors import UnreadableError
 from jobs.repositories.plans.names import Alias, give_name
-from jobs.repositories.plans.plans_table import delete_plans, insert_plan, record_figures
+from jobs.repositories.plans.plans_writer import delete_plans, insert_plan, record_figures
 from jobs.repositories.plans.record_builders import PlanHeader, PlanRows, plan_row
-from jobs.runtime.console import log
+from jobs.runtime.console import warn
 from planner.load.effect_figures import LoadFigures, encoded
 from schemas.enums import PlanStatus
 from schemas.rows import PlanRecord, Row
@@ -63,7 +62,7 @@ def _encoded(figures: Callable[[], LoadFigures | None]) -> str | None:
     try:
         load = figures()
     except UnreadableError as error:
-        log(f"surveyor: the plan does not show the load before and after: {error}", logging.WARNING)
+        warn(f"the plan does not show the load before and after: {error}")
         return None
     return None if load is None else encoded(load)
 

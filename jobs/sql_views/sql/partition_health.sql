@@ -1,4 +1,4 @@
--- A row for each partition with its health: the one definition that the other views count by, as `surveyor status` does.
+-- A row for each partition with its health, by which the other views and `surveyor status` count.
 -- Partitions of a topic that is queued for deletion count as healthy.
 WITH placed AS (
     SELECT *, topic IN (SELECT topic FROM topics WHERE deletion_requested) AS is_deleting FROM partitions

@@ -1,6 +1,5 @@
 -- A row for each assigned replica, with its state in Kafka's replica state machine, as a new controller would find it.
--- A value that depends on a znode that cannot be decoded is 'not understood' or null: a broker may be live or not, a
--- replica may lead or not.
+-- A value that depends on a znode that cannot be decoded is 'not understood' or null.
 WITH held AS (
     SELECT
         topic,

@@ -1,4 +1,4 @@
--- A row for each partition whose topic is not queued for deletion; other partitions count as healthy.
+-- A row for each partition whose topic is not queued for deletion.
 SELECT
     topic,
     partition,

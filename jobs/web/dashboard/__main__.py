@@ -1,7 +1,7 @@
 """The dashboard's server: Streamlit, started after the libraries of the pages are imported.
 
-Otherwise Streamlit would import the app at the first request, which would take some seconds for Arrow, DuckDB and
-Altair. The arguments are `--address` and `--port`, followed by the arguments of `app.py`.
+Otherwise Streamlit would import the app at the first request, which would take some seconds for Arrow and DuckDB.
+The arguments are `--address` and `--port`, followed by the arguments of `app.py`.
 """
 
 import argparse

@@ -6,7 +6,7 @@ configuration file states for the cluster.
 """
 
 import argparse
-import sys
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -32,9 +32,9 @@ NEWEST: Final = "newest"
 LINKED: Final = "cluster"
 
 
-def main() -> None:
-    """Show the selected page."""
-    arguments = _arguments()
+def main(words: Sequence[str] | None = None) -> None:
+    """Show the selected page; `words` are the arguments, None for those of the process."""
+    arguments = _arguments(words)
     st.set_page_config(page_title="Surveyor", layout="wide")
     try:
         _show(arguments)
@@ -42,13 +42,13 @@ def main() -> None:
         st.error(plain_text(error))
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--warehouse", required=True)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--max-plan-age-hours", type=float, required=True)
     parser.add_argument("--capacity", default="{}")
-    return parser.parse_args(sys.argv[1:])
+    return parser.parse_args(words)
 
 
 def _show(arguments: argparse.Namespace) -> None:

@@ -4,10 +4,9 @@ Rows of a snapshot never change and are cached by its id. Growing data, such as 
 some seconds. Arrow tables are immutable, so all sessions share them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -18,12 +17,19 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.settings import CapacityConf, ClusterConf, Settings
 from jobs.sql_views.database import Summaries
-from jobs.web.cluster_page import commits, leaders_over_time, plans, unhealthy_partitions
+from jobs.web.cluster_page import (
+    brokers_section,
+    commits,
+    imbalance_section,
+    leaders_section,
+    plans,
+    unhealthy_partitions,
+)
 from jobs.web.embedded_table import masked_column
 from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, newest_health, rows_of
 from jobs.web.load_page import LoadPage, load_page
 from jobs.web.plan_page import PlanTables
-from jobs.web.report import summaries, until_of
+from jobs.web.snapshot_views import summaries, until_of
 
 CACHE_SECONDS: Final = 5
 """Lifetime of cached data that can grow."""
@@ -71,11 +77,8 @@ def clusters(uri: str) -> list[str]:
 @st.cache_resource(ttl=CACHE_SECONDS, show_spinner=False)
 def fleet_rows(uri: str) -> list[FleetRow]:
     """Return the rows of the page of all clusters, the worst first."""
-    return rows_of([Warehouse(uri, name) for name in clusters(uri)], _newest_health)
-
-
-def _newest_health(warehouse: Warehouse) -> HealthAtSnapshot:
-    return _health(SnapshotRef(warehouse.uri, warehouse.cluster, find_snapshot(warehouse).snapshot_id))
+    warehouses = [Warehouse(uri, name) for name in clusters(uri)]
+    return rows_of(warehouses, lambda one: _health(SnapshotRef(uri, one.cluster, find_snapshot(one).snapshot_id)))
 
 
 @st.cache_resource(max_entries=CACHED_CLUSTERS, show_spinner=False)
@@ -93,16 +96,10 @@ def snapshots(uri: str, cluster: str) -> pa.Table:
 
 
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
-def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
-    """Return the views that depend on the snapshot only; rows as in `jobs.sql_views`."""
+def views(place: SnapshotRef) -> dict[str, pa.Table]:
+    """Return views of health and brokers, which depend on the snapshot only; rows as in `jobs.sql_views`."""
     at = place.summaries
-    return {name: at.table(name) for name in names}
-
-
-@st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
-def newest_rows(place: SnapshotRef, view: str, snapshots: int) -> pa.Table:
-    """Return the rows of a view about the newest `snapshots` snapshots up to `place`."""
-    return place.summaries.newest_rows(view, snapshots)
+    return {name: at.table(name) for name in ("health", "leadership")}
 
 
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
@@ -124,10 +121,15 @@ def partitions_on(place: SnapshotRef, broker: int) -> pa.Table:
 
 
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
-def sections(place: SnapshotRef) -> dict[str, pa.Table]:
-    """Return tables as in the report: unhealthy partitions and the leader history."""
+def sections(place: SnapshotRef) -> dict[str, Any]:
+    """Return charts and tables as in the report: brokers, imbalance, leader history and unhealthy partitions."""
     at = place.summaries
-    return {"trouble": unhealthy_partitions(at).rows, "leaders": leaders_over_time(at).rows}
+    return {
+        "brokers": brokers_section(at),
+        "imbalance": imbalance_section(at),
+        "leaders": leaders_section(at),
+        "trouble": unhealthy_partitions(at).rows,
+    }
 
 
 @st.cache_resource(ttl=LOAD_CACHE_SECONDS, max_entries=CACHED_SNAPSHOTS, show_spinner=False)

@@ -1,6 +1,5 @@
 """The pages of the dashboard: cluster, brokers, load, leader history, plans and commits."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -14,14 +13,12 @@ from jobs.core.arrow_rows import values_of
 from jobs.repositories.change_counts import count_changes
 from jobs.repositories.log_sizes import stored_volume
 from jobs.sql_views.database import structs_of
-from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedImbalance, RecordedLeadership
-from jobs.web.charts import Group
-from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts, led_and_held
+from jobs.sql_views.views import BrokerLeadership, ClusterSummary
+from jobs.web.cluster_page import broker_name, health_facts
 from jobs.web.dashboard.cache import (
     SnapshotRef,
     commit,
     fleet_rows,
-    newest_rows,
     partitions_on,
     plan,
     plans_and_commits,
@@ -29,69 +26,37 @@ from jobs.web.dashboard.cache import (
     views,
 )
 from jobs.web.dashboard.cache import load as load_of
-from jobs.web.dashboard.components import (
-    LeaderCount,
-    SeriesPoint,
-    bars,
-    cards,
-    heat_map,
-    hour_map,
-    lines,
-    plain_text,
-    table,
-)
+from jobs.web.dashboard.components import cards, charts, plain_text, table
 from jobs.web.fleet_page import fleet_facts, fleet_table
 from jobs.web.plan_page import (
-    before_and_after,
+    brokers_section,
     changes_table,
     figures_of_page,
-    leader_groups,
     operations_table,
     parameters_text,
     rejections_table,
-    replica_groups,
     sums_of,
     warnings_of,
 )
 from jobs.web.render import Fact, alarming, fact
 
-SNAPSHOTS_DRAWN: Final = 60
-
 
 def cluster(place: SnapshotRef, _: float) -> None:
     """Show the health of the cluster and its history."""
-    tables = views(place, ("health", "leadership", "imbalance_history"))
-    cards(health_facts(structs_of(ClusterSummary, tables["health"])[0]))
-    brokers = structs_of(BrokerLeadership, tables["leadership"])
-    series = ("leaders", "replicas")
-    left, right = st.columns(2)
-    with left:
-        by_broker = [Group(broker_name(broker), led_and_held(broker)) for broker in brokers]
-        bars("Partitions led and replicas held, by broker", series, by_broker)
-    with right:
-        bars("Partitions led and replicas held, by rack", series, by_rack(brokers, led_and_held))
-    _imbalance(structs_of(RecordedImbalance, tables["imbalance_history"]))
+    cards(health_facts(structs_of(ClusterSummary, views(place)["health"])[0]))
+    parts = sections(place)
+    charts(*parts["brokers"]["charts"])
+    if parts["brokers"]["cut"]:
+        st.caption(f"The charts show the {parts['brokers']['cut']} brokers that lead most.")
+    if parts["imbalance"]["chart"]:
+        charts(parts["imbalance"]["chart"])
     st.subheader("Offline and under-replicated partitions")
-    table(sections(place)["trouble"], "unhealthy partitions", "trouble")
-
-
-def _imbalance(rows: list[RecordedImbalance]) -> None:
-    by_snapshot: dict[int, list[RecordedImbalance]] = defaultdict(list)
-    for row in rows:
-        by_snapshot[row.snapshot_id].append(row)
-    shares = []
-    for snapshot_id, brokers in sorted(by_snapshot.items())[-SNAPSHOTS_DRAWN:]:
-        preferred = sum(broker.preferred_partitions for broker in brokers) or 1
-        whole = sum(broker.not_led for broker in brokers) / preferred
-        shares.append(SeriesPoint(snapshot_id, "whole cluster", whole))
-        shares.append(SeriesPoint(snapshot_id, "worst broker", max(broker.ratio or 0 for broker in brokers)))
-    if shares:
-        lines("Share of partitions not led by their preferred replica", shares, ("whole cluster", "worst broker"))
+    table(parts["trouble"], "unhealthy partitions", "trouble")
 
 
 def brokers(place: SnapshotRef, _: float) -> None:
     """Show a broker and its partitions."""
-    rows = structs_of(BrokerLeadership, views(place, ("health", "leadership", "imbalance_history"))["leadership"])
+    rows = structs_of(BrokerLeadership, views(place)["leadership"])
     if not rows:
         st.info("This snapshot has no broker.")
         return
@@ -122,7 +87,7 @@ def load(place: SnapshotRef, _: float) -> None:
     for note in page.notes:
         st.warning(plain_text(note))
     for drawn in page.maps:
-        hour_map(drawn.title, drawn.rows, drawn.hours)
+        charts(drawn.chart)
         if drawn.cut:
             st.caption(drawn.cut)
     table(page.brokers.rows, "brokers", "load-brokers")
@@ -131,15 +96,12 @@ def load(place: SnapshotRef, _: float) -> None:
 
 def leaders(place: SnapshotRef, _: float) -> None:
     """Show the leader history."""
-    over_time = structs_of(RecordedLeadership, newest_rows(place, RecordedLeadership.VIEW, SNAPSHOTS_DRAWN))
-    counts = [
-        LeaderCount(row.broker_id, row.snapshot_id, cell.absence, cell.value, cell.label)
-        for row in over_time
-        for cell in [cell_of(row)]
-    ]
-    if counts:
-        heat_map("Partitions led, by broker and snapshot", counts)
-    table(sections(place)["leaders"], "leaders of partitions", "leaders")
+    history = sections(place)["leaders"]
+    if history["chart"]:
+        charts(history["chart"])
+    if history["cut"]:
+        st.caption(history["cut"])
+    table(history["table"].rows, "leaders of partitions", "leaders")
 
 
 def plans(place: SnapshotRef, max_age_hours: float) -> None:
@@ -171,12 +133,11 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     if chosen.row.command:
         st.code(chosen.row.command, language="shell")
     st.code(parameters_text(chosen.row.parameters), language="json")
-    rows = before_and_after(chosen)
-    left, right = st.columns(2)
-    with left:
-        bars("Leaders before and after", ("leaders before", "leaders after"), leader_groups(rows))
-    with right:
-        bars("Replicas before and after", ("replicas before", "replicas after"), replica_groups(rows))
+    changed = brokers_section(chosen)
+    for note in changed["notes"]:
+        st.caption(note)
+    charts(*changed["charts"])
+    table(changed["table"].rows, "brokers", f"brokers-{plan_id}")
     table(changes_table(chosen).rows, "changes", f"changes-{plan_id}")
     for island in (operations_table(chosen), rejections_table(chosen)):
         if island.total:

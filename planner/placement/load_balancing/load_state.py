@@ -15,11 +15,11 @@ import numpy as np
 from planner.placement.load_balancing.load_model import TOLERANCE, Bands, ReplicaLoads
 from planner.placement.model import PlacementModel
 from planner.placement.racks import max_per_rack, racks_spanned
-from planner.placement.replica_arrays import arrivals
+from planner.placement.replica_arrays import arrivals, rows_by_broker
 from planner.placement.types import Bools, Floats, Ints, LoadStep
 
-FORCED_EXCESS: Final = 1e6
-"""Weight of the load above a limit where a replica must go somewhere."""
+EXCESS_WEIGHT: Final = 1e6
+"""Weight of the load beyond a limit against squared distances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,7 +59,8 @@ class LoadState:
     """The loads of brokers, and what was changed so far.
 
     `may_copy`: rows whose replicas may go to other brokers. `may_elect`: rows whose replicas may change their order.
-    `price`: bytes that each copy counts as besides its own. `steps`: changes left.
+    `price`: bytes that each copy counts as besides its own. `preferred`: brokers that no election takes leaders from.
+    `steps`: changes left.
     """
 
     model: PlacementModel
@@ -70,9 +71,12 @@ class LoadState:
     price: float
     max_bytes: float = np.inf
     max_copies: float = np.inf
+    preferred: Bools | None = None
     steps: int = 1 << 40
     required: Ints = field(init=False)
     """The replica lists with the required changes alone."""
+    former: Floats = field(init=False)
+    """The loads of `level` before any change."""
     level: Floats = field(init=False)
     """By (broker, resource) the load as a multiple of the target."""
     front: list[LoadStep] = field(default_factory=list, init=False)
@@ -80,38 +84,63 @@ class LoadState:
     bytes: int = field(default=0, init=False)
     copies: int = field(default=0, init=False)
     elections: int = field(default=0, init=False)
+    compared: int = field(default=0, init=False)
+    """Candidates whose gain was computed, which is most of the work."""
+    is_changed: Bools = field(init=False)
+    """Rows whose replicas are on other brokers than before: another change of them may need no further copy."""
+    rows_of: list[Ints] = field(init=False)
+    """By broker the rows with a replica on it, ascending, so that no step has to go through all rows."""
     leader: Floats = field(init=False)
     follower: Floats = field(init=False)
     inverse: Floats = field(init=False)
     """1 / target"""
+    limited: Bools = field(init=False)
+    """Resources with a limit."""
+    elected: Bools = field(init=False)
+    """Resources of which elections move some."""
 
     def __post_init__(self) -> None:
         self.inverse = 1 / self.bands.target
+        self.limited = np.isfinite(np.concatenate([self.bands.least, self.bands.limit])).any(axis=0)
         self.leader, self.follower = (loads.astype(float) for loads in (self.loads.leader, self.loads.follower))
+        self.elected = (self.leader != self.follower).any(axis=0)
+        self.former = self.loads.before.of_broker(self.model.before, self.model.size) * self.inverse
+        self.require()
+
+    def require(self) -> None:
+        """Make the present lists those of the required changes."""
         self.required = self.model.after.copy()
+        self.front.clear()
         self.measure()
 
     def measure(self) -> None:
         """Compute loads and sums of the replicas in the model."""
         self.level = self.loads.of_broker(self.model.after, self.model.size) * self.inverse
         is_copy = arrivals(self.model.before, self.model.after)
+        self.is_changed = self._changed(slice(None))
+        self.rows_of = rows_by_broker(self.model.after, self.model.size)
         self.copies = int(is_copy.sum())
         self.bytes = int((is_copy * self.loads.size).sum())
-        self._record()
+        self.record()
 
     def distance(self) -> Floats:
         """Return by (broker, resource) how far loads are outside their bands, negative inside."""
         distance: Floats = np.maximum(self.level - self.bands.high, self.bands.low - self.level)
         return distance
 
-    def worsens_a_limit(self) -> bool:
-        """Return whether a load is above its limit, and above what the required changes alone make of it."""
-        required = self.loads.of_broker(self.required, self.model.size) * self.inverse
-        return bool((self.level > np.maximum(self.bands.limit, required) + TOLERANCE).any())
+    def excess(self) -> Floats:
+        """Return by (broker, resource) how far loads are beyond their limits."""
+        return excess_of(self.level, self.bands.least, self.bands.limit)
+
+    def worsened(self) -> Floats:
+        """Return by (broker, resource) how much further loads are beyond their limits than before any change."""
+        former = excess_of(self.former, self.bands.least, self.bands.limit)
+        worsened: Floats = np.maximum(self.excess() - former, 0)
+        return worsened
 
     def worst(self) -> float:
-        """Return the greatest load of a broker that may hold replicas, as a multiple of its target."""
-        return float(self.level[self.model.target].max(initial=0.0))
+        """Return the greatest evened load of a broker that may hold replicas, as a multiple of the mean."""
+        return float((self.level * self.bands.multiple)[np.ix_(self.model.target, self.bands.evened)].max(initial=0.0))
 
     # -- candidates
 
@@ -129,17 +158,31 @@ class LoadState:
         """Return the loads of replicas, (replica, resource); those in the first slot lead."""
         return np.where((slot == 0)[:, None], self.leader[row], self.follower[row])
 
+    def _changed(self, rows: slice | list[int]) -> Bools:
+        before, after = self.model.before[:, rows], self.model.after[:, rows]
+        is_changed: Bools = np.any(arrivals(before, after), axis=0) | np.any(arrivals(after, before), axis=0)
+        return is_changed
+
     def replicas_on(self, brokers: Sequence[int]) -> tuple[Ints, Ints]:
-        """Return rows and slots of the replicas on some brokers that may be copied to others."""
+        """Return rows and slots of the replicas on some brokers that may be copied to others.
+
+        Rows without a change are left out if a copy would exceed the maximum of bytes or copies.
+        """
         wanted = np.zeros(self.model.size + 1, dtype=bool)
         wanted[list(brokers)] = True
-        slot, row = np.nonzero(wanted[self.model.after] & self.may_copy)
-        return row, slot
+        most = self.max_bytes - self.bytes if self.copies < self.max_copies else -1
+        is_held = np.zeros_like(self.may_copy)
+        for broker in brokers:
+            is_held[self.rows_of[broker]] = True
+        rows = np.flatnonzero(is_held)
+        rows = rows[self.may_copy[rows] & (self.is_changed[rows] | (self.loads.size[rows] <= most))]
+        slot, place = np.nonzero(wanted[self.model.after[:, rows]])
+        return rows[place], slot
 
     # -- gain, cost and rules
 
     def gains(self, changes: Changes) -> Floats:
-        """Return by candidate the change of the sum of squared distances; infinite where a limit would be exceeded."""
+        """Return by candidate the change of the sum of squared distances; infinite where a limit would be broken."""
         return self.gains_of_one_side(changes.source, changes.shift, -1) + self.gains_of_one_side(
             changes.target, changes.shift, 1
         )
@@ -147,20 +190,26 @@ class LoadState:
     def gains_of_one_side(self, brokers: Ints, shift: Floats, sign: int, *, is_forced: bool = False) -> Floats:
         """Return by candidate the change if `brokers` lose (-1) or get (1) a load.
 
-        A limit that is exceeded already may be exceeded by less. A forced load may exceed it, at a high price.
+        A limit that is broken already may be broken by less, which counts more than any distance. A forced load may
+        break it, at the same price.
         """
         gain = np.zeros(len(brokers))
+        self.compared += len(brokers)
+        if len(brokers) and (brokers == brokers[0]).all():
+            brokers = brokers[:1]  # the same for all candidates, and so are its loads
+        bands = self.bands
         for resource in range(self.level.shape[1]):
-            level, low, high, limit, inverse = (
-                values[:, resource][brokers]
-                for values in (self.level, self.bands.low, self.bands.high, self.bands.limit, self.inverse)
+            level, low, high, inverse = (
+                values[:, resource][brokers] for values in (self.level, bands.low, bands.high, self.inverse)
             )
-            moved = sign * shift[:, resource]
-            after = level + moved * inverse
+            after = level + sign * shift[:, resource] * inverse
             gain += np.maximum(np.maximum(after - high, low - after), 0) ** 2
             gain -= np.maximum(np.maximum(level - high, low - level), 0) ** 2
-            excess = np.where(moved > 0, np.maximum(after - limit, 0), 0)
-            gain += FORCED_EXCESS * excess if is_forced else np.where(excess > 0, np.inf, 0)
+            if self.limited[resource]:
+                least, limit = (values[:, resource][brokers] for values in (bands.least, bands.limit))
+                excess = excess_of(after, least, limit) - excess_of(level, least, limit)
+                gain += EXCESS_WEIGHT * excess
+                gain[(excess > 0) & (not is_forced)] = np.inf
         return gain
 
     def costs(self, changes: Changes) -> Floats:
@@ -178,7 +227,10 @@ class LoadState:
         after = model.after[:, row]
         places = np.arange(len(row))
         if changes.are_elections:
-            still: Bools = (after[0] == changes.source) & (after[slot, places] == target)
+            still: Bools = (after[0] == changes.source) & (after[slot, places] == target) & model.target[target]
+            still &= ~(model.lagging[:, row] == target).any(axis=0)
+            if self.preferred is not None:
+                still &= self.preferred[target] | ~self.preferred[changes.source]
             return still
         legal: Bools = (after[slot, places] == changes.source) & ~(after == target).any(axis=0)
         stay = model.in_sync_quota[:, row]
@@ -213,10 +265,14 @@ class LoadState:
                 copies = int((before == source).any()) - int((before == target).any())
                 self.copies += copies
                 self.bytes += copies * int(self.loads.size[row])
+                self.is_changed[row] = self._changed([row]).any()
+                self.rows_of[source] = self.rows_of[source][self.rows_of[source] != row]
+                self.rows_of[target] = np.sort(np.append(self.rows_of[target], row))
             self.steps -= 1
-            self._record()
+            self.record()
 
-    def _record(self) -> None:
+    def record(self) -> None:
+        """Add the present sums to `front`, if the greatest load is lower than all before."""
         worst = self.worst()
         if not self.front or worst < self.front[-1].worst:
             self.front.append(LoadStep(self.bytes, self.copies, self.elections, worst))
@@ -240,10 +296,16 @@ class LoadState:
         return self.elections_of(row, slot)
 
 
+def excess_of(level: Floats, least: Floats, limit: Floats) -> Floats:
+    """Return how far loads are beyond their limits."""
+    excess: Floats = np.maximum(np.maximum(level - limit, least - level) - TOLERANCE, 0)
+    return excess
+
+
 def joined(parts: Sequence[Changes]) -> Changes:
-    """Return the candidates of all parts, which are copies."""
+    """Return the candidates of all parts, which are all copies or all elections."""
     row, slot, source, target, shift = (
         np.concatenate(column)
         for column in zip(*((part.row, part.slot, part.source, part.target, part.shift) for part in parts), strict=True)
     )
-    return Changes(row=row, slot=slot, source=source, target=target, shift=shift, are_elections=False)
+    return Changes(row=row, slot=slot, source=source, target=target, shift=shift, are_elections=parts[0].are_elections)

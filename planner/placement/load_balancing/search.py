@@ -9,15 +9,16 @@ bytes as the cost.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from planner.placement.forced_moves import allowed_brokers
+from planner.placement.load_balancing.integer_program import choose_changes, choose_lists
 from planner.placement.load_balancing.load_model import TOLERANCE
-from planner.placement.load_balancing.load_state import Changes, LoadState, joined
+from planner.placement.load_balancing.load_state import EXCESS_WEIGHT, Changes, LoadState, joined
 from planner.placement.replica_arrays import arrivals
-from planner.placement.types import NO_BROKER, Floats, Ints
+from planner.placement.types import NO_BROKER, Bools, Floats, Ints
 
 PARTNERS: Final = 24
 """Brokers considered at a time for the other side of a change, those with the most room first."""
@@ -43,8 +44,28 @@ EXCHANGED: Final = 48
 FREE: Final = 1e-6
 """Cost in bytes of a change that copies nothing."""
 
+DIGITS: Final = 9
+"""Decimals in which sums of distances are compared."""
+
+SETTLED: Final = 4
+"""Brokers outside their bands, the furthest first, each of which is an integer program."""
+
+SETTLED_COPIES: Final = 256
+"""Replicas of all sizes, of such a broker and of others, whose copies the program may choose."""
+
+REFINED: Final = 10_000_000
+"""Candidates compared in attempts to do without copies, after which no further attempt begins."""
+
 CHECKED_FIRST: Final = 512
 """Best candidates whose rules are checked before all others."""
+
+
+class OutsideLoad(NamedTuple):
+    """A load outside its band, of which the broker has too much if it `gives`, else too little."""
+
+    broker: int
+    resource: int
+    gives: bool
 
 
 def place_forced(state: LoadState, rows: Ints) -> None:
@@ -62,8 +83,23 @@ def place_forced(state: LoadState, rows: Ints) -> None:
         broker = brokers[np.lexsort((state.level[brokers].max(axis=1), gain))[0]]
         model.after[slot[n], row[n]] = broker
         state.level[broker] += shift * state.inverse[broker]
-    state.required = model.after.copy()
-    state.measure()
+    state.require()
+
+
+def elect_from(state: LoadState, brokers: Bools) -> None:
+    """Elect replicas on other brokers than these, the best for the loads, as far as no limit is broken."""
+    away = np.append(brokers, False)
+    led = np.flatnonzero(state.may_elect & away[state.model.after[0]])
+    for start in range(0, len(led), BATCH):
+        rows = led[start : start + BATCH]
+        followers = state.model.after[1:, rows]
+        slot, place = np.nonzero((followers != NO_BROKER) & ~away[followers])
+        changes = state.elections_of(rows[place], slot + 1)
+        order = np.argsort(np.where(state.legal(changes), state.gains(changes), np.inf), kind="stable")
+        best_of_row = order[np.unique(changes.row[order], return_index=True)[1]]
+        for one in (changes.at(np.array([place])) for place in best_of_row.tolist()):
+            if state.legal(one)[0] and (not state.limited.any() or state.gains(one)[0] < np.inf):
+                state.apply(one)
 
 
 def balance(state: LoadState, *, copy: bool) -> None:
@@ -75,14 +111,15 @@ def balance(state: LoadState, *, copy: bool) -> None:
     improved = exchange = False
     while state.steps > 0:
         distance = np.where(stuck, 0, state.distance())
-        broker, resource = (int(place) for place in np.unravel_index(distance.argmax(), distance.shape))
+        urgency = distance + EXCESS_WEIGHT * np.where(stuck, 0, state.excess())
+        broker, resource = (int(place) for place in np.unravel_index(urgency.argmax(), urgency.shape))
         if distance[broker, resource] > TOLERANCE:
             done = _improve(state, broker, resource, copy=copy, exchange=exchange)
             improved |= done
             stuck[broker, resource] = not done
         elif improved and stuck.any():
             stuck[:] = improved = exchange = False
-        elif stuck.any() and copy and not exchange:
+        elif stuck.any() and not exchange:
             stuck[:], exchange = False, True
         else:
             return
@@ -113,11 +150,14 @@ def _improve(state: LoadState, broker: int, resource: int, *, copy: bool, exchan
     candidates = _candidates(state, broker, resource, gives=gives, copy=copy)
     if any(_apply_best(state, changes, least) for changes in candidates):
         return True
-    return exchange and _exchange(state, broker, resource, EXCHANGE_GAIN * distance * distance, gives=gives)
+    if not exchange:
+        return False
+    pairs = _pairs(state, OutsideLoad(broker, resource, gives), copy=copy)
+    return any(_exchange(state, given, taken, EXCHANGE_GAIN * distance * distance) for given, taken in pairs)
 
 
 def _candidates(state: LoadState, broker: int, resource: int, *, gives: bool, copy: bool) -> Iterator[Changes]:
-    if (state.leader[:, resource] != state.follower[:, resource]).any():
+    if state.elected[resource]:
         yield _elections(state, broker, gives=gives)
     if not copy:
         return
@@ -138,8 +178,8 @@ def _partners(state: LoadState, broker: int, resource: int, *, gives: bool) -> l
 
 def _elections(state: LoadState, broker: int, *, gives: bool) -> Changes:
     """Return the elections of other replicas than the broker's, or of the broker's."""
-    after = state.model.after
-    columns = np.flatnonzero(state.may_elect & (after[0] == broker)) if gives else np.flatnonzero(state.may_elect)
+    after, columns = state.model.after, state.rows_of[broker]
+    columns = columns[state.may_elect[columns] & ((after[0, columns] == broker) | (not gives))]
     followers = after[1:, columns]
     slot, place = np.nonzero((followers != NO_BROKER) if gives else (followers == broker))
     is_target = state.model.target[followers[slot, place]]
@@ -194,18 +234,39 @@ def _legal_in_order(state: LoadState, sides: Sequence[Changes], places: Ints, sc
         yield from some.tolist()
 
 
-def _exchange(state: LoadState, broker: int, resource: int, least: float, *, gives: bool) -> bool:
-    """Exchange a replica of `broker` for one of a partner; return whether a pair was found."""
+def _pairs(state: LoadState, load: OutsideLoad, *, copy: bool) -> Iterator[tuple[Changes, Changes]]:
+    """Yield pairs of changes, the nth of one with the nth of the other: a load of a broker for one of a partner.
+
+    Pairs of elections come before pairs of copies.
+    """
+    broker, resource, gives = load
+    partners = _partners(state, broker, resource, gives=gives)
+    elections, copies = [], []
+    for partner in partners:
+        own = _led(state, (broker, partner), resource, dense=gives)
+        other = _led(state, (partner, broker), resource, dense=not gives)
+        first, second = _all_pairs(own.row, other.row)
+        elections.append((own.at(first), other.at(second)))
+    if partners:
+        yield joined([given for given, _ in elections]), joined([taken for _, taken in elections])
     own_row, own_slot = _exchangeable(state, broker, resource, dense=gives)
-    out, back = [], []
-    for partner in _partners(state, broker, resource, gives=gives):
+    for partner in partners if copy else ():
         row, slot = _exchangeable(state, partner, resource, dense=not gives)
-        first, second = (places.ravel() for places in np.indices((len(own_row), len(row))))
-        out.append(state.copies_of(own_row[first], own_slot[first], np.full(len(first), partner)))
-        back.append(state.copies_of(row[second], slot[second], np.full(len(second), broker)))
-    if not out:
-        return False
-    given, taken = joined(out), joined(back)
+        first, second = _all_pairs(own_row, row)
+        given = state.copies_of(own_row[first], own_slot[first], np.full(len(first), partner))
+        copies.append((given, state.copies_of(row[second], slot[second], np.full(len(second), broker))))
+    if copies:
+        yield joined([given for given, _ in copies]), joined([taken for _, taken in copies])
+
+
+def _all_pairs(own: Ints, others: Ints) -> tuple[Ints, Ints]:
+    """Return the places of both sides of all pairs."""
+    first, second = np.indices((len(own), len(others)))
+    return first.ravel(), second.ravel()
+
+
+def _exchange(state: LoadState, given: Changes, taken: Changes, least: float) -> bool:
+    """Apply the best pair of changes; return whether there was one."""
     gains = state.gains(replace(given, shift=given.shift - taken.shift))
     costs = state.costs(given) + state.costs(taken)
     fits = state.affordable(given, costs, 2) & state.affordable(taken, costs, 2)
@@ -226,15 +287,75 @@ def _exchangeable(state: LoadState, broker: int, resource: int, *, dense: bool) 
     row, slot = state.replicas_on([broker])
     size = state.loads.size[row]
     light = np.argsort(size, kind="stable")[: max(len(row) // 2, EXCHANGED)]
-    evenly = light[np.unique(np.linspace(0, len(light) - 1, EXCHANGED // 2).astype(int))] if len(light) else light
     load = np.where(slot == 0, state.leader[row, resource], state.follower[row, resource])
-    density = load / np.maximum(size, 1)
-    by_density = np.argsort(-density if dense else density, kind="stable")[: EXCHANGED // 2]
-    chosen = np.union1d(evenly, by_density)
+    chosen = _some(light, load / np.maximum(size, 1), dense=dense)
     return row[chosen], slot[chosen]
 
 
-def refine(state: LoadState, attempts: int) -> None:
+def _led(state: LoadState, pair: tuple[int, int], resource: int, *, dense: bool) -> Changes:
+    """Return elections of the second broker instead of the first, chosen as in `_exchangeable` by their load alone."""
+    (leader, follower), after = pair, state.model.after
+    rows = state.rows_of[leader]
+    rows = rows[state.may_elect[rows] & (after[0, rows] == leader)]
+    rows = rows[(after[:, rows] == follower).any(axis=0)]
+    load = state.leader[rows, resource] - state.follower[rows, resource]
+    chosen = _some(np.argsort(load, kind="stable"), load, dense=dense)
+    return state.elections_of(rows[chosen], (after[:, rows[chosen]] == follower).argmax(axis=0))
+
+
+def _some(evenly: Ints, density: Floats, *, dense: bool) -> Ints:
+    """Return some places, ascending: half evenly from those given, half with the most or least density."""
+    by_density = np.argsort(-density if dense else density, kind="stable")[: EXCHANGED // 2]
+    return np.union1d(_evenly(evenly, EXCHANGED // 2), by_density)
+
+
+def _evenly(places: Ints, count: int) -> Ints:
+    return places[np.unique(np.linspace(0, len(places) - 1, count).astype(int))] if len(places) else places
+
+
+def improve(state: LoadState, attempts: int) -> None:
+    """Search for a better plan: by integer programs, and without some of the copies."""
+    front = [*state.front]
+    solve(state, attempts)
+    _refine(state, attempts)
+    state.front = [step for step in front if step.bytes < state.bytes]
+    state.record()
+
+
+def solve(state: LoadState, attempts: int) -> None:
+    """Search for a better plan by integer programs."""
+    best, after = _rank(state), state.model.after.copy()
+    if choose_lists(state, attempts) or _settle(state):
+        balance(state, copy=True)
+        take_back(state)
+        if _rank(state) >= best:
+            state.model.after[:] = after
+            state.measure()
+
+
+def _settle(state: LoadState) -> bool:
+    """Bring brokers into their bands by several changes at once; return whether there was one."""
+    distance = state.distance().max(axis=1)
+    furthest = np.argsort(-distance, kind="stable")[:SETTLED]
+    is_settled = [_settle_broker(state, broker) for broker in furthest[distance[furthest] > TOLERANCE].tolist()]
+    return any(is_settled)
+
+
+def _settle_broker(state: LoadState, broker: int) -> bool:
+    resource = int(state.distance()[broker].argmax())
+    candidates = []
+    for gives in (True, False):
+        partners = _partners(state, broker, resource, gives=gives)
+        row, slot = state.replicas_on([broker] if gives else partners)
+        few = _evenly(np.argsort(state.loads.size[row], kind="stable"), SETTLED_COPIES)
+        candidates += [
+            _elections(state, broker, gives=gives),
+            _copies(state, row[few], slot[few], partners if gives else [broker, *partners]),  # to make room there
+        ]
+    return choose_changes(state, broker, candidates)
+
+
+def _refine(state: LoadState, attempts: int) -> None:
     """Try `attempts` times to do without some of the copies, and keep each result that is better.
 
     A result is better if its loads are closer to their bands, or as close with fewer bytes. Each attempt takes back one
@@ -244,10 +365,11 @@ def refine(state: LoadState, attempts: int) -> None:
     allowed = state.may_copy
     best, after = _rank(state), state.model.after.copy()
     order: list[int] = []
+    enough = state.compared + REFINED
     for _ in range(attempts):
         changes = state.returns()
         rows = np.unique(changes.row)
-        if not len(rows) or state.steps <= 0:
+        if not len(rows) or state.steps <= 0 or state.compared >= enough:
             break
         order = order or rows[np.argsort(state.loads.size[rows], kind="stable")].tolist()
         banned = {order.pop(), *chance.choice(rows, size=int(chance.integers(0, 3))).tolist()}
@@ -267,11 +389,12 @@ def refine(state: LoadState, attempts: int) -> None:
             state.measure()
 
 
-def _rank(state: LoadState) -> tuple[bool, float, float]:
+def _rank(state: LoadState) -> tuple[float, float, float, float]:
     """Return a rank that is lower the better a state is: limits first, then distances, then bytes."""
-    distance = np.maximum(state.distance(), 0)
+    distance, excess = np.maximum(state.distance(), 0), state.excess()
     return (
-        state.worsens_a_limit(),
-        round(float((distance * distance).sum()), 9),
+        round(float(state.worsened().sum()), DIGITS),
+        round(float(excess.sum()), DIGITS),
+        round(float((distance * distance).sum()), DIGITS),
         state.bytes + state.price * state.copies,
     )

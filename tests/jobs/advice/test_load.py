@@ -1,15 +1,18 @@
 """What is said of the load, and the commands that help: a line for each kind of finding, and none for old loads."""
 
+from dataclasses import replace as replaced
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from jobs.advice.load import load_steps
 from jobs.measurement.load_summary import LoadFindings, LoadTimes
 from jobs.repositories.loads import LoadWindow
 from jobs.runtime.suggestions import Suggestion
-from planner.load.findings import AboveLimit, FillingDisk, HotPartition, Unevenness
+from planner.load.disk_forecast import FillingDisk
+from planner.load.findings import AboveLimit, HotPartition, Unevenness
 from tests.jobs.support.rows.load_rows import HOUR
 from tests.jobs.support.rows.warehouse_rows import NOW
 
@@ -47,6 +50,26 @@ CASES: Final[list[tuple[dict[str, Any], str | None, str | None]]] = [
         EVEN_OUT,
     ),
     (
+        {"full_soon": [replace(DISK, log_dirs=("/d1",))]},
+        f"broker 4: /d1 is full on Wednesday, 2026-11-25 12:00 UTC; {GROWS}",
+        EVEN_OUT,
+    ),
+    (
+        {"full_soon": [replace(DISK, log_dirs=("/d1", "/d2"), seconds=0.0)]},
+        "broker 4: the volume of /d1, /d2 is full",
+        EVEN_OUT,
+    ),
+    (
+        {"above_limits": [AboveLimit(broker_id=1, resource="disk", share=0.95, limit_share=0.85)]},
+        "broker 1 uses 95% of its disk, and its limit is 85%",
+        f"{EVEN_OUT} --relieve 85%",
+    ),
+    (
+        {"above_limits": [AboveLimit(broker_id=1, resource="disk", share=0.95, limit_share=0.85), LIMIT]},
+        "broker 1 uses 95% of its disk, and its limit is 85%; 1 other limit is exceeded",
+        EVEN_OUT,
+    ),
+    (
         {"hot_partitions": [HOT]},
         f"orders-7 alone is 41% of the bytes out of broker 3: {SPLIT}",
         "show load --by partition",
@@ -58,7 +81,7 @@ CASES: Final[list[tuple[dict[str, Any], str | None, str | None]]] = [
     ),
     (
         {"hidden_by_counts": HIDDEN},
-        "leaders and replicas are even and load is not: broker 3 has 1.41 times the mean of bytes out",
+        "leaders and replicas are even and load is not: broker 3 has 1.41 times its share of bytes out",
         EVEN_OUT,
     ),
     (
@@ -74,6 +97,25 @@ CASES: Final[list[tuple[dict[str, Any], str | None, str | None]]] = [
     ),
     ({"times": times(None, timedelta(minutes=5))}, None, None),
     ({"times": times(timedelta(days=3))}, None, None),
+    ({"times": times(timedelta(days=91))}, "the newest load is 91 days old, and was imported", None),
+    (
+        {"times": times(timedelta(days=91), timedelta(days=200))},
+        "the newest load is 91 days old, and was imported",
+        None,
+    ),
+    ({"times": times(timedelta(hours=2), timedelta(days=30))}, None, None),
+    ({"times": LoadTimes(LoadWindow(), NOW - timedelta(days=30))}, None, None),
+    ({"without_load": 1}, "1 partition has no load and counts as none", None),
+    (
+        {"without_load": 1, "times": times(timedelta(hours=2), timedelta(days=30))},
+        "1 partition has no load and counts as none",
+        None,
+    ),
+    (
+        {"without_load": 1, "times": times(timedelta(hours=2), timedelta(minutes=5))},
+        "1 partition has no load and counts as none",
+        "load sample",
+    ),
     ({"times": times(timedelta(hours=23), timedelta(hours=23))}, None, None),
     ({"times": LoadTimes(LoadWindow(), None)}, None, None),
 ]
@@ -85,6 +127,21 @@ def test_steps_of_the_load(found: dict[str, Any], subject: str | None, command: 
     assert list(load_steps(findings, NOW)) == ([] if subject is None else [Suggestion(subject, command)])
 
 
+def test_a_share_is_of_the_known_load_where_some_is_unknown() -> None:
+    unknown, hot = load_steps(LoadFindings(times=times(), without_load=111, hot_partitions=[HOT]), NOW)
+    assert unknown.what == "111 partitions have no load and count as none"
+    assert hot.what == f"orders-7 alone is 41% of the known bytes out of broker 3: {SPLIT}"
+
+
+def test_a_disk_that_is_full_soon_is_relieved_if_the_broker_is_above_its_limit() -> None:
+    above = [AboveLimit(broker_id=broker, resource="disk", share=0.9, limit_share=0.8) for broker in (4, 5)]
+    commands = [
+        next(load_steps(LoadFindings(times=times(), full_soon=[DISK], above_limits=limits), NOW)).command
+        for limits in (above[:1], above[1:], above)
+    ]
+    assert commands == [f"{EVEN_OUT} --relieve 80%", EVEN_OUT, f"{EVEN_OUT} --relieve 80%"]
+
+
 def test_the_most_urgent_first_and_no_plan_while_something_moves() -> None:
     findings = LoadFindings(
         times=times(), above_limits=[LIMIT], full_soon=[DISK], hot_partitions=[HOT], hidden_by_counts=HIDDEN
@@ -92,6 +149,15 @@ def test_the_most_urgent_first_and_no_plan_while_something_moves() -> None:
     steps = list(load_steps(findings, NOW, is_settled=False))
     assert [step.command for step in steps] == [None, None, None, "show load --by partition"]
     assert [step.what.split()[0] for step in steps] == ["broker", "broker", "leaders", "orders-7"]
+
+
+def test_sizes_come_before_a_plan_that_needs_them() -> None:
+    findings = LoadFindings(times=times(), above_limits=[LIMIT], full_soon=[DISK], hidden_by_counts=HIDDEN)
+    steps = list(load_steps(replaced(findings, has_sizes=False), NOW))
+    assert [step.command for step in steps] == ["sizes", None, None, None]
+    assert not list(load_steps(LoadFindings(times=times(), has_sizes=False), NOW))
+    moving = list(load_steps(replaced(findings, has_sizes=False), NOW, is_settled=False))
+    assert [step.command for step in moving] == [None, None, None]
 
 
 @pytest.mark.parametrize(

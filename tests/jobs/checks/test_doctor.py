@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kazoo.security import make_acl, make_digest_acl
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 
 from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
 from jobs.adapters.delta.warehouse import StoreError, Warehouse
-from jobs.checks.common_checks import CheckStatus
+from jobs.checks.check_results import CheckStatus
 from jobs.cli import app
 from schemas.znode_codecs import State as PartitionState
 from schemas.znode_codecs import encode_state
@@ -30,8 +32,8 @@ Findings = dict[str, tuple[str, str, str | None]]
 def look(surveyor: Surveyor) -> Callable[..., Findings]:
     """Run the doctor and return its results."""
 
-    def doctor(hosts: str, *options: str, code: int = 0) -> Findings:
-        ran = surveyor.run("doctor", "--zookeeper", hosts, "--json", *options)
+    def doctor(hosts: str, *options: str, code: int = 0, **pace: Any) -> Findings:  # noqa: ANN401 - fields of a Pace
+        ran = surveyor.paced(**pace).run("doctor", "--zookeeper", hosts, "--json", *options)
         assert ran.exit_code == code, ran.stdout
         result = json.loads(ran.stdout)
         findings = {row["check"]: (row["state"], row["found"], row["advice"]) for row in result["findings"]}
@@ -40,6 +42,10 @@ def look(surveyor: Surveyor) -> Callable[..., Findings]:
         return findings
 
     return doctor
+
+
+def clock_off_by(seconds: float) -> SimpleNamespace:
+    return SimpleNamespace(time=lambda: time.time() + seconds)
 
 
 def states(findings: Findings) -> dict[str, str]:
@@ -87,17 +93,14 @@ def test_no_warehouse_is_created(tree: KafkaTree, warehouse: Warehouse, look: Ca
     assert not Path(warehouse.uri).exists()
 
 
-def test_problems_of_the_cluster(
-    tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_problems_of_the_cluster(tree: KafkaTree, look: Callable[..., Findings]) -> None:
     tree.client.delete("/controller")
     tree.unregister(1)
     tree.register(1, tree.client.get("/brokers/ids/0")[0].replace(b"PLAINTEXT", b"SSL"))
     tree.register(9, b"?")
     tree.client.set_acls("/controller_epoch", [make_acl("world", "anyone", read=True)])
-    monkeypatch.setattr("jobs.checks.doctor.now", lambda: time.time() - 60)
 
-    findings = look(tree.hosts, code=1)
+    findings = look(tree.hosts, code=1, clock=clock_off_by(-60.0))
 
     warned = {check for check, state in states(findings).items() if state == CheckStatus.WARNING}
     assert findings["znodes"][0] == CheckStatus.FAULT
@@ -199,10 +202,9 @@ def test_jars_of_a_warehouse_on_s3(tree: KafkaTree, tmp_path: Path, monkeypatch:
 
 
 def test_credentials_that_are_of_no_use_are_a_fault(
-    tree: KafkaTree, look: Callable[..., Findings], surveyor: Surveyor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, look: Callable[..., Findings], surveyor: Surveyor, tmp_path: Path
 ) -> None:
     """They are not a broker that does not answer; what depends on them is left out."""
-    monkeypatch.setattr("jobs.checks.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # for an address without ZooKeeper
     token, config = tmp_path / "token", tmp_path / "client.properties"
     for file, text in (
         (token, unsecured_token("surveyor", lifetime=-60.0)),
@@ -215,7 +217,7 @@ def test_credentials_that_are_of_no_use_are_a_fault(
         file.write_text(text, encoding="utf-8")
 
     findings = look(tree.hosts, "--command-config", str(config), code=1)
-    unreadable = look("127.0.0.1:1", "--command-config", str(config), code=1)
+    unreadable = look("127.0.0.1:1", "--command-config", str(config), code=1, probe=0.5)  # no ZooKeeper there
     status = surveyor.run("status", "--zookeeper", tree.hosts, "--command-config", str(config))
 
     assert (status.exit_code, "credentials" in status.stdout, "expired at" in status.stdout) == (0, True, True)
@@ -225,9 +227,8 @@ def test_credentials_that_are_of_no_use_are_a_fault(
     assert not {"settings", "control requests"} & findings.keys()
 
 
-def test_advice_is_printed(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.checks.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # ZooKeeper is not running
-    ran = surveyor.run("doctor", "--zookeeper", "127.0.0.1:1")
+def test_advice_is_printed(surveyor: Surveyor) -> None:
+    ran = surveyor.paced(probe=0.5).run("doctor", "--zookeeper", "127.0.0.1:1")  # ZooKeeper is not running
 
     assert ran.exit_code == 1
     assert "FAULT  zookeeper         no ZooKeeper answered at 127.0.0.1:1" in ran.stdout
@@ -275,10 +276,9 @@ def test_a_snapshot_from_the_future(warehouse: Warehouse, tree: KafkaTree, look:
     assert look(tree.hosts)["tables"][0] == CheckStatus.WARNING
 
 
-def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings]) -> None:
     """Compared with ZooKeeper's own time: the newest znode of a cluster may be as old as the cluster."""
-    monkeypatch.setattr("jobs.checks.doctor.now", lambda: time.time() + 60)
-    ahead = look(tree.hosts)["clock"]
+    ahead = look(tree.hosts, clock=clock_off_by(60.0))["clock"]
     tree.client.set_acls("/", [make_acl("world", "anyone", read=True, admin=True)])
     without_read_access = look(tree.hosts)["clock"]
     tree.client.set_acls("/", [make_acl("world", "anyone", all=True)])

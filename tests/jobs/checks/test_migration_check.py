@@ -10,13 +10,14 @@ import pytest
 from kazoo.security import make_digest_acl
 
 from jobs.adapters.brokers.migration_configs import MigrationConfig
-from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.cluster_state import ClusterState
 from jobs.adapters.zookeeper.kraft_carried_znodes import CarriedZnodes
-from jobs.checks.common_checks import CheckResult, CheckStatus
+from jobs.checks.check_results import CheckResult, CheckStatus
 from jobs.checks.migration_check import MigrationFacts, TopicFacts, migration_checks
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Broker
-from schemas.znode_codecs import ControllerRegistration
+from schemas.topic_configs import FOLLOWER_RATE, LEADER_REPLICAS
+from schemas.znode_codecs import ControllerRegistration, State, encode_config, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -63,6 +64,22 @@ def test_nothing_is_in_the_way_and_nothing_is_changed(check: Callable[[], Found]
     assert tree.dump() == before
 
 
+KEYSTORE: Final = "listener.name.ssl.ssl.keystore.password"
+PRODUCED, SHARE = "producer_byte_rate", "request_percentage"
+
+
+def _config(name: str, value: str) -> bytes:
+    return encode_config({name: value})
+
+
+def _requests(partition: int, **more: list[int]) -> bytes:
+    return json.dumps({"version": 1, "partitions": [{"topic": "orders", "partition": partition, **more}]}).encode()
+
+
+def _state(controller_epoch: int, leader: int, isr: list[int]) -> bytes:
+    return encode_state(State(controller_epoch, leader, 1, isr))
+
+
 @pytest.mark.parametrize(
     ("path", "data", "name", "state", "text"),
     [
@@ -72,73 +89,25 @@ def test_nothing_is_in_the_way_and_nothing_is_changed(check: Callable[[], Found]
         ("/brokers/ids/1", None, "brokers", "fault", "broker 1 is not registered and has 2 replicas"),
         ("/controller", None, "started", "fault", "no broker is the controller"),
         ("/admin/delete_topics/orders", b"", "deletions", "fault", "orders"),
-        (
-            "/admin/reassign_partitions",
-            b'{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[2]}]}',
-            "requests",
-            "fault",
-            "orders-0",
-        ),
-        (
-            "/admin/preferred_replica_election",
-            b'{"version":1,"partitions":[{"topic":"orders","partition":1}]}',
-            "requests",
-            "fault",
-            "orders-1",
-        ),
-        (
-            "/config/topics/orders",
-            b'{"version":1,"config":{"leader.replication.throttled.replicas":"*"}}',
-            "throttles",
-            "warning",
-            "orders",
-        ),
-        (
-            "/config/brokers/0",
-            b'{"version":1,"config":{"follower.replication.throttled.rate":"1000"}}',
-            "throttles",
-            "warning",
-            "the rate of broker 0",
-        ),
-        ("/config/topics/gone", b'{"version":1,"config":{"retention.ms":"1"}}', "orphans", "warning", "gone"),
-        ("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"x"}}', "znodes", "fault", "SCRAM-SHA-256"),
-        (
-            "/config/clients/app",
-            b'{"version":1,"config":{"producer_byte_rate":"many"}}',
-            "znodes",
-            "fault",
-            "producer_byte_rate is not a number",
-        ),
-        (
-            "/config/users/alice/clients/app",
-            b'{"version":1,"config":{"request_percentage":"x"}}',
-            "znodes",
-            "fault",
-            "request_percentage is not a number",
-        ),
+        ("/admin/reassign_partitions", _requests(0, replicas=[2]), "requests", "fault", "orders-0"),
+        ("/admin/preferred_replica_election", _requests(1), "requests", "fault", "orders-1"),
+        ("/config/topics/orders", _config(LEADER_REPLICAS, "*"), "throttles", "warning", "orders"),
+        ("/config/brokers/0", _config(FOLLOWER_RATE, "1000"), "throttles", "warning", "the rate of broker 0"),
+        ("/config/topics/gone", _config("retention.ms", "1"), "orphans", "warning", "gone"),
+        ("/config/users/alice", _config("SCRAM-SHA-256", "x"), "znodes", "fault", "SCRAM-SHA-256"),
+        ("/config/clients/app", _config(PRODUCED, "many"), "znodes", "fault", f"{PRODUCED} is not a number"),
+        ("/config/users/alice/clients/app", _config(SHARE, "x"), "znodes", "fault", f"{SHARE} is not a number"),
         ("/config/ips/10.0.0.1", b"{", "znodes", "fault", "/config/ips/10.0.0.1"),
         ("/config/brokers/0", b"[]", "znodes", "fault", "/config/brokers/0"),
-        (
-            "/config/brokers/0",
-            b'{"version":1,"config":{"listener.name.ssl.ssl.keystore.password":"secret"}}',
-            "configs",
-            "warning",
-            "listener.name.ssl.ssl.keystore.password",
-        ),
+        ("/config/brokers/0", _config(KEYSTORE, "secret"), "configs", "warning", KEYSTORE),
         ("/kafka-acl/Topic/orders", b'{"version":1,"acls":[{"principal":"User:a"}]}', "znodes", "fault", "orders"),
         ("/kafka-acl/Planet/orders", b"{}", "acls", "warning", "/kafka-acl/Planet"),
         ("/kafka-acl-extended/prefixed/Group/g", b"{", "znodes", "fault", "/kafka-acl-extended/prefixed/Group/g"),
         ("/migration", b"", "znodes", "warning", "/migration is empty"),
+        ("/brokers/topics/orders/partitions/0/state", _state(1, -1, [0]), "leaders", "warning", "orders-0"),
         (
             "/brokers/topics/orders/partitions/0/state",
-            b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,"isr":[0]}',
-            "leaders",
-            "warning",
-            "orders-0",
-        ),
-        (
-            "/brokers/topics/orders/partitions/0/state",
-            b'{"controller_epoch":99,"leader":0,"version":1,"leader_epoch":1,"isr":[0,1]}',
+            _state(99, 0, [0, 1]),
             "epochs",
             "fault",
             "1 partition has a later controller epoch: orders-0 (99). No leader can be elected there",
@@ -312,7 +281,6 @@ def _results(
     state = ClusterState(
         controller=ControllerRegistration(0, -1),
         controller_version=0,
-        controller_owner=1,
         epoch=1,
         epoch_version=1,
         cluster_id=None,

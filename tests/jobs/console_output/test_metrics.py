@@ -145,7 +145,9 @@ def test_the_last_commit_and_snapshot_have_a_time_and_an_age(measured: Surveyor)
 def test_the_load_of_brokers_in_the_last_hour(tmp_path: Path) -> None:
     """Without samples of what is not known, and of loads that are older than a day only their age."""
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
-    Cluster(warehouse).snapshot()
+    cluster = Cluster(warehouse)
+    cluster.brokers = [broker(0, 10), broker(1, 11)]
+    cluster.snapshot()
     now = datetime.now(UTC)
     hour = now.replace(minute=0, second=0, microsecond=0) - HOUR
     warehouse.append("broker_load", [broker_row(hour, 0, 3.0, size_bytes=40, cpu=9.0), broker_row(hour, 1, 1.0)])
@@ -164,6 +166,7 @@ def test_the_load_of_brokers_in_the_last_hour(tmp_path: Path) -> None:
     assert samples.by_label("broker_disk_used_ratio") == {"0": 0.4}
     assert "surveyor_broker_in_used_ratio" not in samples.read
     assert samples.by_label("load_worst_broker_ratio") == {"in": 1.5, "out": 1.5}
+    assert samples.one("partitions_without_load") == 0
     assert samples.one("last_load_timestamp_seconds") == (hour + HOUR).timestamp()
     assert 0 <= samples.one("last_load_age_seconds") <= 2 * 3600
     assert samples.one("last_load_sample_age_seconds") == pytest.approx(0, abs=60)
@@ -364,12 +367,10 @@ def have_ended(most: int = 0) -> bool:
 def test_a_fault_of_a_client_is_not_logged(
     act: Callable[[socket.socket], None],
     sent: bytes,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Nor is an incomplete request answered."""
-    monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.2)
-    with served(MetricsServer(LOOPBACK, _fail)) as page:
+    with served(MetricsServer(LOOPBACK, _fail, request_seconds=0.2)) as page:
         with connected(page, sent) as client:
             time.sleep(0.05)
             act(client)
@@ -378,10 +379,9 @@ def test_a_fault_of_a_client_is_not_logged(
     assert capsys.readouterr().err == ""
 
 
-def test_a_request_must_arrive_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.3)
+def test_a_request_must_arrive_in_time() -> None:
     with (
-        served(MetricsServer(LOOPBACK, list)) as page,
+        served(MetricsServer(LOOPBACK, list, request_seconds=0.3)) as page,
         connected(page) as client,
         pytest.raises(ConnectionError),
     ):
@@ -415,8 +415,7 @@ def test_connections_may_wait() -> None:
         client.close()
 
 
-def test_few_requests_wait_for_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SCRAPES", 1)
+def test_few_requests_wait_for_the_metrics() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def read() -> list[Metric]:
@@ -424,7 +423,8 @@ def test_few_requests_wait_for_the_metrics(monkeypatch: pytest.MonkeyPatch) -> N
         assert go_on.wait(10)
         return []
 
-    with served(MetricsServer(LOOPBACK, read)) as page, connected(page, b"GET /metrics HTTP/1.0\r\n\r\n") as first:
+    server = MetricsServer(LOOPBACK, read, max_scrapes=1)
+    with served(server) as page, connected(page, b"GET /metrics HTTP/1.0\r\n\r\n") as first:
         assert begun.wait(10)
         second, healthy = _fetched(page.url), _fetched(page.url.replace("metrics", "healthz"))
         go_on.set()
@@ -434,14 +434,17 @@ def test_few_requests_wait_for_the_metrics(monkeypatch: pytest.MonkeyPatch) -> N
     assert healthy == (HTTPStatus.OK, "ok\n")
 
 
+class FailingHandler(module._RequestHandler):  # noqa: SLF001
+    def get_environ(self) -> NoReturn:
+        raise ValueError("odd")
+
+
 @pytest.mark.usefixtures("as_json")
 @pytest.mark.parametrize("where", ["request", "application", "metrics"])
-def test_another_error_is_one_record(
-    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_error_is_one_record(where: str, capsys: pytest.CaptureFixture[str]) -> None:
     page = MetricsServer(LOOPBACK, _fail if where == "metrics" else list)
     if where == "request":
-        monkeypatch.setattr("wsgiref.simple_server.WSGIRequestHandler.get_environ", _fail)
+        page.RequestHandlerClass = FailingHandler
     elif where == "application":
         page.set_app(_fail)
     with served(page), connected(page, b"GET /metrics HTTP/1.0\r\n\r\n") as client:

@@ -95,7 +95,8 @@ def test_filters_that_match_nothing_by_mistake(surveyor: Surveyor, options: str,
 def test_the_time_of_an_event_is_that_of_its_snapshot(surveyor: Surveyor, cluster: Cluster) -> None:
     rows = _rows(surveyor, "--kind", "EpochGrew")
     assert rows == [
-        {"cluster": cluster.warehouse.cluster, "taken_at": str(NOW)} | _row(3, "EpochGrew", "controller", "1", "2")
+        {"cluster": cluster.warehouse.cluster, "taken_at": f"{NOW:%Y-%m-%dT%H:%M:%SZ}"}
+        | _row(3, "EpochGrew", "controller", "1", "2")
     ]
     assert f"{NOW:%Y-%m-%d %H:%M:%S}" in surveyor.run("show", "events").stdout
 

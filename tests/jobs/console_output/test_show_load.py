@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.empty_tables import lay_tables
-from tests.jobs.support.rows.load_rows import HOUR, broker_row, partition_row
+from tests.jobs.support.rows.load_rows import HOUR, broker_row, partition_row, store_hours
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 KIB: Final = 1024.0
@@ -20,6 +20,10 @@ GIB: Final = 2**30
 def _last_hour() -> datetime:
     """The last hour that has ended; at the end of an hour two of them may be meant during a test."""
     return datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR
+
+
+def _in_json(hour: datetime) -> str:
+    return f"{hour:%Y-%m-%dT%H:%M:%SZ}"
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +103,7 @@ def _json(measured: Surveyor, *arguments: str) -> dict[str, Any]:
 
 def test_brokers_for_people(measured: Surveyor, hour: datetime) -> None:
     lines = _lines(measured)
+    full = [f"{hour + HOUR + timedelta(days=days):%Y-%m-%d %H:%M} UTC" for days in (2 / 7, 2, 8)]
     assert lines[:2] == [
         f"load of default by broker, {hour:%Y-%m-%d %H:%M} to {hour + HOUR:%H:%M} UTC: in 60.0 KiB/s, out",
         "60.0 KiB/s, size 14.0 GiB",
@@ -106,26 +111,27 @@ def test_brokers_for_people(measured: Surveyor, hour: datetime) -> None:
     assert _rows(lines) == [
         [
             *("broker_id", "rack", "in", "from_leaders", "to_readers", "to_followers", "across_racks", "size"),
-            *("growth", "cpu", "of_capacity", "hottest"),
+            *("growth", "disk_full", "cpu", "of_capacity", "hottest"),
         ],
         [
             *("0", "a", "30.0 KiB/s", "60.0 KiB/s", "30.0 KiB/s", "60.0 KiB/s", "1.0 KiB/s", "8.0 GiB"),
-            *("7.0 GiB/day", "40%", "out 90%", "orders-0 67% of out"),
+            *("7.0 GiB/day", full[0], "40%", "out 90%", "orders-0 67% of out"),
         ],
         [
             *("2", "b", "20.0 KiB/s", "40.0 KiB/s", "20.0 KiB/s", "40.0 KiB/s", "", "4.0 GiB"),
-            *("3.0 GiB/day", "30%", "out 60%", "audit-0 33% of out"),
+            *("3.0 GiB/day", full[1], "30%", "out 60%", "audit-0 33% of out"),
         ],
         [
             *("1", "a", "10.0 KiB/s", "20.0 KiB/s", "10.0 KiB/s", "20.0 KiB/s", "", "2.0 GiB"),
-            *("1.0 GiB/day", "20%", "out 30%", "orders-1 67% of out"),
+            *("1.0 GiB/day", full[2], "20%", "out 30%", "orders-1 67% of out"),
         ],
     ]
-    assert lines[-4:] == [
+    assert lines[-5:] == [
         "bytes by method: delta_size 67%, mean_size 33%; flagged compacted 33%",
-        "worst broker as a multiple of the mean: disk 1.71 (broker 0), in 1.50 (broker",
+        "worst broker as a multiple of its share: disk 1.71 (broker 0), in 1.50 (broker",
         "0), out 1.50 (broker 0), cpu 1.33 (broker 0)",
         "growth: sizes of the last 7 days",
+        "cpu: measured",
     ]
 
 
@@ -150,6 +156,14 @@ def test_brokers_for_programs(measured: Surveyor, hour: datetime) -> None:
         "in_share": None,
         "out_share": pytest.approx(0.9),
         "cpu_share": None,
+        "filling_disks": [
+            {
+                "log_dirs": [],
+                "share": 0.8,
+                "growth": pytest.approx(7 * GIB / 86_400),
+                "full_at": f"{hour + HOUR + timedelta(days=2 / 7):%Y-%m-%dT%H:%M:%SZ}",
+            }
+        ],
         "hottest": {
             "topic": "orders",
             "partition": 0,
@@ -165,7 +179,7 @@ def test_brokers_for_programs(measured: Surveyor, hour: datetime) -> None:
         "out_share": "ratio",
         "growth": "bytes per second",
     }
-    assert (result["by"], result["window"], result["hours"]) == ("broker", "now", [str(hour)])
+    assert (result["by"], result["window"], result["hours"]) == ("broker", "now", [_in_json(hour)])
     assert result["total"]["bytes_in"] == 60 * KIB
     assert result["methods"] == {"delta_size": pytest.approx(2 / 3), "mean_size": pytest.approx(1 / 3)}
     assert result["unevenness"][1] == {"resource": "in", "broker_id": 0, "ratio": 1.5}
@@ -190,6 +204,7 @@ def test_topics(measured: Surveyor) -> None:
             "replication_out": 40 * KIB,
             "size_bytes": 10 * GIB,
             "growth": pytest.approx(6 * GIB / 86_400),
+            "cpu": None,
             "methods": ["delta_size"],
             "skew": 1.5,
             "largest": 0,
@@ -203,6 +218,7 @@ def test_topics(measured: Surveyor) -> None:
             "replication_out": 0.0,
             "size_bytes": 4 * GIB,
             "growth": None,
+            "cpu": None,
             "methods": ["mean_size"],
             "skew": 1.0,
             "largest": 0,
@@ -257,7 +273,7 @@ def test_groups(measured: Surveyor) -> None:
 
 def test_the_mean_and_the_peak_of_hours(measured: Surveyor, hour: datetime) -> None:
     mean = _json(measured, "--window", "2h")
-    assert (mean["hours"], mean["span_hours"]) == ([str(hour - HOUR), str(hour)], 2)
+    assert (mean["hours"], mean["span_hours"]) == ([_in_json(hour - HOUR), _in_json(hour)], 2)
     assert [(row["broker_id"], row["bytes_in"]) for row in mean["rows"]] == [
         (1, 50 * KIB),
         (0, 30 * KIB),
@@ -287,10 +303,48 @@ def test_old_loads_say_their_age(tmp_path: Path) -> None:
     lay_tables(warehouse)
     warehouse.append("broker_load", [broker_row(_last_hour() - timedelta(days=3), 0, KIB)])
     lines = " ".join(_lines(Surveyor(warehouse)))
-    assert "the newest hour is 3 days old: `surveyor load sample`, then `surveyor load rollup`" in lines
+    assert "the newest hour is 3 days old: `surveyor load sample` and `surveyor load rollup` measure" in lines
     assert "no capacity is known: `surveyor sizes` records that of disks" in lines
     assert "days old" not in " ".join(_lines(Surveyor(warehouse), "--window", "peak"))
     assert "no load of groups is known" in " ".join(_lines(Surveyor(warehouse), "--by", "group"))
+
+
+def _with_cpu_model(folder: Path, hour: datetime, r2: float) -> Surveyor:
+    """A broker without measured CPU leads a partition, and a profile has a CPU model."""
+    cluster = Cluster(Warehouse(str(folder / "warehouse"), "default"))
+    cluster.brokers = [broker(0, 10), broker(1, 11)]
+    cluster.topics = [topic("orders")]
+    cluster.partitions = {("orders", 0): partition([0, 1])}
+    cluster.snapshot()
+    cluster.warehouse.append("broker_load", [broker_row(hour, 0, 5 * KIB)])
+    cluster.warehouse.append("partition_load", [partition_row(hour, "orders", 0, 5 * KIB)])
+    factors = {"cpu_leader_in": 2 / KIB, "cpu_leader_out": 1 / KIB, "cpu_follower_in": 0.5 / KIB, "cpu_r2": r2}
+    profile = {"profile": "default", "version": 3, "created_at": hour, "window": "Mon 20:00", "bytes_in": 1.0}
+    cluster.warehouse.append("load_profiles", [{**profile, **factors, "topic": "orders", "partition": 0}])
+    return Surveyor(cluster.warehouse)
+
+
+def test_modelled_cpu(tmp_path: Path, hour: datetime) -> None:
+    """The leader gets 5 KiB/s, and sends as much to a reader and a follower; the broker also follows others."""
+    modelled = _with_cpu_model(tmp_path, hour, 0.97)
+    found = {by: _json(modelled, "--by", by) for by in ("broker", "rack", "topic", "partition")}
+    assert {by: [row["cpu"] for row in result["rows"]] for by, result in found.items()} == {
+        "broker": [10.0 + 5.0 + 10.0 + 5.0, 0.0],
+        "rack": [15.0],
+        "topic": [20.0],
+        "partition": [20.0],
+    }
+    source = "modelled, R² 0.97 (profile default, version 3)"
+    assert {result["cpu_from"] for result in found.values()} == {source}
+    assert _lines(modelled, "--by", "partition")[-1] == f"cpu: {source}"
+
+
+def test_cpu_that_cannot_be_modelled(tmp_path: Path, hour: datetime) -> None:
+    modelled = _with_cpu_model(tmp_path, hour, 0.31)
+    source = "not modelled: R² 0.31 is below 0.6 (profile default, version 3)"
+    for by in ("broker", "partition"):
+        result = _json(modelled, "--by", by)
+        assert (result["rows"][0]["cpu"], result["cpu_from"]) == (None, source)
 
 
 @pytest.mark.parametrize(
@@ -305,3 +359,11 @@ def test_old_loads_say_their_age(tmp_path: Path) -> None:
 def test_what_cannot_be_shown(measured: Surveyor, arguments: tuple[str, ...], code: int, message: str) -> None:
     done = measured.run("show", "load", *arguments)
     assert (done.exit_code, done.stdout, message in done.stderr) == (code, "", True)
+
+
+def test_an_hour_that_has_not_ended_has_no_age(tmp_path: Path) -> None:
+    warehouse, coming = Warehouse(str(tmp_path / "warehouse"), "default"), _last_hour() + 2 * HOUR
+    lay_tables(warehouse)
+    store_hours(warehouse, [coming], [KIB])
+    shown = _json(Surveyor(warehouse))
+    assert (shown["hours"], shown["age_seconds"]) == ([_in_json(coming)], 0)

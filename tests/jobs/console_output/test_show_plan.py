@@ -299,6 +299,11 @@ def test_an_operation_in_a_line(data: OperationData, line: str) -> None:
     assert change_line(data.operation("t")) == line
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.mark.parametrize(
     ("line", "painted_line"),
     [
@@ -309,8 +314,7 @@ def test_an_operation_in_a_line(data: OperationData, line: str) -> None:
     ],
 )
 def test_signs_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, line: str, painted_line: str) -> None:
-    terminal, pipe = io.StringIO(), io.StringIO()
-    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    terminal, pipe = Terminal(), io.StringIO()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
 

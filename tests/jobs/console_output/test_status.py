@@ -7,10 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +24,7 @@ from jobs.core.errors import UnreadableError
 from jobs.core.properties import TOKEN_COMMAND
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import missing_since
+from jobs.runtime.pace import Pace
 from jobs.runtime.settings import CONTROLLER_ID, ClusterConf, Settings
 from schemas.enums import NO_LEADER
 from schemas.rows import LastSeenBroker
@@ -154,7 +157,8 @@ def test_load_that_a_person_must_know(orders: KafkaTree, used: Warehouse) -> Non
     rows = [broker_row(hour, 0, 9e6), broker_row(hour, 1, 1e6), broker_row(hour, 2, 2e6)]
     used.append("broker_load", rows)
     used.append(
-        "partition_load", [partition_row(hour, "orders", number, rate) for number, rate in enumerate((8e6, 1e6))]
+        "partition_load",
+        [partition_row(hour, "orders", number, rate, size_bytes=9) for number, rate in enumerate((8e6, 1e6))],
     )
     out = {"broker_id": -1, "resource": "out", "capacity": 30e6, "source": "file", "valid_from": hour}
     used.append("broker_capacity", [out])
@@ -162,11 +166,11 @@ def test_load_that_a_person_must_know(orders: KafkaTree, used: Warehouse) -> Non
     status = surveyor.json("status")
 
     load = status["load"]
-    assert (load["hour"], load["sampled_at"]) == (str(hour), None)
+    assert (load["hour"], load["sampled_at"]) == (f"{hour:%Y-%m-%dT%H:%M:%SZ}", None)
     assert load["above_limits"] == [
         {"broker_id": 0, "resource": "out", "share": pytest.approx(0.9), "limit_share": 0.8}
     ]
-    assert load["hidden_by_counts"] == {"resource": "in", "broker_id": 0, "ratio": 2.25}
+    assert load["hidden_by_counts"] == {"resource": "in", "broker_id": 0, "ratio": pytest.approx(18 / 11)}  # 1 is down
     assert [(hot["topic"], hot["partition"], hot["broker_id"]) for hot in load["hot_partitions"]] == [("orders", 0, 0)]
     assert load["hot_partitions"][0]["share"] == pytest.approx(16 / 27)
     assert load["full_soon"] == []
@@ -175,7 +179,10 @@ def test_load_that_a_person_must_know(orders: KafkaTree, used: Warehouse) -> Non
         "leaders and replicas are even and load is not",
         "orders-0 alone is 59% of the bytes out of broker 0",
     ]
-    assert "due  orders-0 alone is 59% of the bytes out of broker 0" in surveyor("status").stdout
+    shown = surveyor("status").stdout
+    assert "due  orders-0 alone is 59% of the bytes out of broker 0" in shown
+    assert [step["command"].count("--by-load") for step in status["due"]] == [0, 1, 1, 0]
+    assert shown.count("plan reassign --rebalance --by-load") == 1
 
     used.update("broker_load", "true", hour=f"'{hour - timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}'")
     load = surveyor.json("status")["load"]
@@ -191,6 +198,7 @@ def test_load_that_cannot_be_read_is_left_out(orders: KafkaTree, used: Warehouse
     assert surveyor.json("status")["load"] == {
         **dict.fromkeys(("hour", "sampled_at", "hidden_by_counts")),
         **{name: [] for name in ("above_limits", "full_soon", "hot_partitions")},
+        "without_load": 0,
     }
     (Path(used.uri) / "broker_load").mkdir()
     (Path(used.path("broker_load")) / "part-0.parquet").write_bytes(b"")
@@ -299,11 +307,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_is_painted_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_painted_over() -> None:
     """From the top left, each line to its end, and what is left of a longer block."""
     terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    redraw(["one", "two"])
+    with redirect_stdout(terminal):
+        redraw(["one", "two"])
 
     assert terminal.getvalue() == "\x1b[Hone\x1b[K\ntwo\x1b[K\n\x1b[J"
 
@@ -311,7 +319,8 @@ def test_a_terminal_is_painted_over(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
     used: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = Settings("default", used.uri, ClusterConf())
+    pace = Pace(SimpleNamespace(sleep=lambda _: None))
+    settings = Settings("default", used.uri, ClusterConf(), pace=pace)
     status_read = read_status(settings, 1)
     looks: list[ClusterStatus | Exception] = [status_read, UnreadableError("it went away"), status_read]
     answers = iter(looks)
@@ -323,7 +332,6 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
         return following
 
     monkeypatch.setattr("jobs.console_output.status.read_status", answer)
-    monkeypatch.setattr("jobs.console_output.status.time.sleep", lambda _: None)
     with pytest.raises(KeyboardInterrupt):
         watch_status(settings, 5.0)
     blocks = capsys.readouterr().out.removesuffix("\n\n").split("\n\ncluster default")
@@ -333,9 +341,8 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
     assert re.fullmatch(r".* UTC  cannot read the cluster; trying again\nit went away", failed)
 
 
-def test_unknown_host_name_is_no_fault_of_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.checks.cluster_status.LIVE_TIMEOUT_SECONDS", 0.1)
-    ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path)("status")
+def test_unknown_host_name_is_no_fault_of_the_servers(tmp_path: Path) -> None:
+    ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path, pace=Pace(live=0.1))("status")
 
     assert (ran.code, "cannot resolve host name 'no.such.invalid'" in ran.stderr) == (22, True)
 

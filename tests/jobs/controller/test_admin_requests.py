@@ -1,7 +1,7 @@
 """Requests in /admin and automatic balancing, carried out cycle by cycle until they complete."""
 
-import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from jobs.controller.controller import ResidentController
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import DueWork
 from jobs.controller.zk_watches import ZkWatches
+from jobs.runtime.pace import Pace
 from schemas.enums import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
 from schemas.znode_codecs import (
@@ -28,6 +29,7 @@ from schemas.znode_codecs import (
     encode_state,
 )
 from tests.jobs.controller.model.network import ModelResponse
+from tests.jobs.support.controllers.hooked_reader import Hooks
 from tests.jobs.support.controllers.resident import (
     drain_watches,
     initialize,
@@ -36,6 +38,7 @@ from tests.jobs.support.controllers.resident import (
     requests_to,
     run_until_quiet,
 )
+from tests.jobs.support.zookeeper.fenced_writes import Multis
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
@@ -106,14 +109,13 @@ def test_requested_moves_begin_end_and_wait_for_their_targets(
 
 @pytest.mark.parametrize("asked", ["move", "deletion"])
 def test_request_for_a_topic_created_during_the_cycle_is_kept(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, asked: str
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, hooks: Hooks, asked: str
 ) -> None:
     """The topic and then the request are created after a cycle has read topics, and before it reads requests."""
     initialize(controller)
-    read = MetadataReader._requests  # noqa: SLF001 - to act between two reads
     made: list[str] = []
 
-    def create_during_read(reader: MetadataReader, changes: DueWork) -> None:
+    def create_during_read(read: Callable[[DueWork], None], changes: DueWork) -> None:
         if not made:
             made.append(asked)
             tree.add_topic("new", {0: [0, 1]}, topic_id=None)
@@ -121,9 +123,9 @@ def test_request_for_a_topic_created_during_the_cycle_is_kept(
                 tree.client.create(REASSIGN, encode_partitions([TopicPartition("new", 0, [1, 0])]))
             else:
                 tree.client.create("/admin/delete_topics/new", b"")
-        read(reader, changes)
+        read(changes)
 
-    monkeypatch.setattr(MetadataReader, "_requests", create_during_read)
+    hooks["_requests"] = create_during_read
     with monkeypatch.context() as responses:
         responses.setattr(ZkWatches, "drain", lambda _: set())
         controller.cycle()
@@ -141,7 +143,7 @@ def test_withdrawal_without_a_response_is_unknown(
     tree: KafkaTree,
     controller: ResidentController,
     warehouse: Warehouse,
-    monkeypatch: pytest.MonkeyPatch,
+    multis: Multis,
     *,
     is_done: bool,
 ) -> None:
@@ -156,7 +158,7 @@ def test_withdrawal_without_a_response_is_unknown(
         raise ConnectionLoss
 
     tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 5, [1])]))
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", lose_first)
+    multis.commit = lose_first
     controller.log.start()
     run_until_quiet(controller)
     controller.log.close()
@@ -171,8 +173,8 @@ def test_too_large_move_does_not_block_others(
     tree.add_topic("large", {p: [0, 1] for p in range(8)}, topic_id=None)
     tree.add_topic("small", {0: [0, 1]}, topic_id=None)
     initialize(controller)
-    clock = [time.monotonic()]  # time stands still, as cycles take seconds on a busy machine
-    monkeypatch.setattr("jobs.controller.state_writer.monotonic", lambda: clock[0])
+    clock = [0.0]  # time stands still, as cycles take seconds on a busy machine
+    controller.writer.pace = Pace(SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 130)
 
     tree.write(REASSIGN, encode_partitions([TopicPartition("large", 0, [0, 2]), TopicPartition("small", 0, [1, 0])]))
@@ -406,20 +408,22 @@ def test_election_of_an_unwritable_partition_is_dropped(
 
 
 def test_isr_change_during_the_first_read_is_noticed(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, hooks: Hooks
 ) -> None:
     """Old notifications are deleted before anything is read, as in Kafka; those written in the meantime are kept."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    read = MetadataReader._topics  # noqa: SLF001 - to act during this read
+    happened: list[bool] = []
 
-    def then_changed(reader: MetadataReader, changes: DueWork, reread: Collection[str]) -> None:
-        read(reader, changes, reread)
-        monkeypatch.setattr(MetadataReader, "_topics", read)
+    def then_changed(read: Callable[..., None], changes: DueWork, reread: Collection[str]) -> None:
+        read(changes, reread)
+        if happened:
+            return
+        happened.append(True)
         put_isr(tree, "orders", [0])
         changed = encode_partitions([TopicPartition("orders", 0)])
         tree.client.create("/isr_change_notification/isr_change_", changed, sequence=True)
 
-    monkeypatch.setattr(MetadataReader, "_topics", then_changed)
+    hooks["_topics"] = then_changed
     initialize(controller)
 
     assert requests_to(tree, 2, "update_metadata")["orders", 0].isr == (0,)

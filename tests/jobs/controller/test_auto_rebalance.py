@@ -47,9 +47,9 @@ def partition(number: int, replicas: list[int], leader: int | None, **columns: A
     return partition_info(replicas, leader, isr, topic="orders", partition=number, **columns)
 
 
-def context_of(*rows: PartitionInfo, brokers: tuple[int, ...] = (0, 1, 2)) -> ControllerContext:
+def context_of(*rows: PartitionInfo) -> ControllerContext:
     context = ControllerContext()
-    context.brokers = {broker: broker_without_endpoints(broker) for broker in brokers}
+    context.brokers = {broker: broker_without_endpoints(broker) for broker in (0, 1, 2)}
     for row in rows:
         context.put_partition(row)
     return context

@@ -28,9 +28,9 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The brokers that are asked again; all answer with 2.6 except broker 2, which runs with 3.9."""
     ids: list[int] = []
 
-    def answer(brokers: Sequence[Broker], *_: object, **__: object) -> list[BrokerConfig]:
+    def answer(brokers: Sequence[Broker], *_: object, **__: object) -> tuple[list[BrokerConfig], dict[int, str]]:
         ids.extend(broker.broker_id for broker in brokers)
-        return [config_row(it.broker_id, "3.9-IV0" if it.broker_id == 2 else "2.6") for it in brokers]
+        return [config_row(it.broker_id, "3.9-IV0" if it.broker_id == 2 else "2.6") for it in brokers], {}
 
     monkeypatch.setattr(broker_protocols, "read_broker_configs", answer)
     return ids

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 
@@ -12,13 +13,13 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.controller import broker_protocols
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller import ResidentController
 from jobs.core import logs
 from jobs.core.errors import ExitCode
 from schemas.znode_codecs import Assignment, decode_controller, encode_assignment, encode_controller
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -26,18 +27,12 @@ APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
 """Brokers that only listen return no settings."""
 
 
-@pytest.fixture(autouse=True)
-def _quick(no_takeover: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - for its effect
-    """No broker becomes the controller again here, and the Spark session of the tests is warm already."""
-    monkeypatch.setattr(broker_protocols, "CONFIG_RETRY_TIMEOUT_SECONDS", 0.2)
-
-
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
     """On a cluster with a dead leader, and a topic without states."""
     tree.add_topic("orders", {0: [7, 1], 1: [0, 1]}, topic_id=None)
     tree.write("/brokers/topics/auto", encode_assignment(Assignment({0: [1, 2]}, {}, {}, None)))
-    return Surveyor(tree.hosts, tmp_path / "w")
+    return Surveyor(tree.hosts, tmp_path / "w", pace=replace(NO_TAKEOVER, configs_again=0.2))
 
 
 def test_dry_run_shows_due_changes_without_writing(tree: KafkaTree, surveyor: Surveyor) -> None:
@@ -104,7 +99,37 @@ def test_partition_with_a_recorded_state_is_not_new(tree: KafkaTree, surveyor: S
     assert tree.state("orders", 0).leader == 1
 
 
-def test_stop_signal_makes_it_resign(tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+class Cycles:
+    """Runs the cycles of controllers, by a function that a test may replace."""
+
+    own = ResidentController.cycle
+
+    def __init__(self) -> None:
+        self.run: Callable[[ResidentController], bool] = Cycles.own
+
+    def after_quiet(self, action: Callable[[], None]) -> None:
+        """Run `action` after a cycle in which nothing was due; the controller continues."""
+
+        def cycle_then(controller: ResidentController) -> bool:
+            if not Cycles.own(controller):
+                action()
+            return True
+
+        self.run = cycle_then
+
+
+@pytest.fixture
+def cycles(monkeypatch: pytest.MonkeyPatch) -> Cycles:
+    made = Cycles()
+
+    def cycle(controller: ResidentController) -> bool:
+        return made.run(controller)
+
+    monkeypatch.setattr(ResidentController, "cycle", cycle)
+    return made
+
+
+def test_stop_signal_makes_it_resign(tree: KafkaTree, surveyor: Surveyor, cycles: Cycles) -> None:
     holders: list[int] = []
 
     def cycle(_: ResidentController) -> bool:
@@ -112,7 +137,7 @@ def test_stop_signal_makes_it_resign(tree: KafkaTree, surveyor: Surveyor, monkey
         os.kill(os.getpid(), signal.SIGTERM)
         return False
 
-    monkeypatch.setattr(ResidentController, "cycle", cycle)
+    cycles.run = cycle
     rescue = Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
     rescue.start()
 
@@ -125,22 +150,8 @@ def test_stop_signal_makes_it_resign(tree: KafkaTree, surveyor: Surveyor, monkey
     assert tree.client.exists("/controller") is None
 
 
-def run_after_quiet(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
-    """Run `action` after a cycle in which nothing was due; the controller continues."""
-    cycle = ResidentController.cycle
-
-    def cycle_then(controller: ResidentController) -> bool:
-        if not cycle(controller):
-            action()
-        return True
-
-    monkeypatch.setattr(ResidentController, "cycle", cycle_then)
-
-
-def test_fenced_controller_reports_totals_and_successor(
-    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_after_quiet(monkeypatch, lambda: tree.elect(2, epoch=99))
+def test_fenced_controller_reports_totals_and_successor(tree: KafkaTree, surveyor: Surveyor, cycles: Cycles) -> None:
+    cycles.after_quiet(lambda: tree.elect(2, epoch=99))
 
     ran = surveyor(*APPLY)
 
@@ -185,8 +196,8 @@ def test_connection_lost_during_initialization(
     ]
 
 
-def test_lost_session_reports_totals(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_after_quiet(monkeypatch, fail)
+def test_lost_session_reports_totals(surveyor: Surveyor, cycles: Cycles) -> None:
+    cycles.after_quiet(fail)
 
     ran = surveyor(*APPLY)
 
@@ -199,10 +210,10 @@ def test_lost_session_reports_totals(surveyor: Surveyor, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_its_own_former_session_is_no_successor(
-    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, *, is_ours: bool
+    tree: KafkaTree, surveyor: Surveyor, cycles: Cycles, *, is_ours: bool
 ) -> None:
     """After an outage ZooKeeper may keep a session for a while that its client has given up."""
-    cycle, session = ResidentController.cycle, tree.client.client_id[0]
+    cycle, session = Cycles.own, tree.client.client_id[0]
 
     def cycle_and_lose(controller: ResidentController) -> bool:
         if cycle(controller):
@@ -212,7 +223,7 @@ def test_its_own_former_session_is_no_successor(
             controller.control.session = session
         raise SessionLostError("the connection to ZooKeeper was lost and our session with it", advice="commit again")
 
-    monkeypatch.setattr(ResidentController, "cycle", cycle_and_lose)
+    cycles.run = cycle_and_lose
 
     ran = surveyor(*APPLY)
 
@@ -229,7 +240,7 @@ def keep_controller_in_session_of(tree: KafkaTree) -> None:
 
 
 def test_a_standby_waits_for_the_end_of_its_own_former_session(
-    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, cycles: Cycles
 ) -> None:
     terms, session = list[int](), tree.client.client_id[0]
 
@@ -245,7 +256,7 @@ def test_a_standby_waits_for_the_end_of_its_own_former_session(
         os.kill(os.getpid(), signal.SIGTERM)
         return False
 
-    monkeypatch.setattr(ResidentController, "cycle", cycle)
+    cycles.run = cycle
     rescue = Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
     rescue.start()
 

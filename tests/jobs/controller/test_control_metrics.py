@@ -10,7 +10,6 @@ from kazoo.security import make_digest_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.controller import metrics as control_metrics
 from jobs.controller.controller import ResidentController
 from jobs.controller.metrics import ControllerMetrics, serve
 from jobs.controller.write_behind import WriteBehindLog
@@ -195,10 +194,10 @@ def test_a_state_that_can_no_longer_be_parsed(
 
 
 def test_a_stalled_controller_is_unhealthy(
-    controller: ResidentController, metrics: ControllerMetrics, port: int, monkeypatch: pytest.MonkeyPatch
+    controller: ResidentController, metrics: ControllerMetrics, port: int
 ) -> None:
     metrics.begin(controller)
-    monkeypatch.setattr(control_metrics, "STALLED_SECONDS", 0.0)
+    metrics.stalled_seconds = 0.0
 
     status, line = get(port, "/healthz")
 

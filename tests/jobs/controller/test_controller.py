@@ -15,6 +15,7 @@ from jobs.controller.controller import ResidentController
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.core.errors import FencedError
 from jobs.repositories.plans.commit_rows import AuditEntry
+from jobs.runtime.pace import Pace
 from schemas.enums import Step
 from schemas.rows import Change, Key
 from schemas.stored_plan import RowOutcome
@@ -24,6 +25,7 @@ from schemas.znode_codecs import (
     encode_partitions,
     encode_state,
 )
+from tests.jobs.support.controllers.hooked_reader import Hooks
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import (
     drain_watches,
@@ -141,19 +143,16 @@ def test_epoch_is_raised_above_states_and_brokers(
     assert "surveyor: broker 1 refused controller epoch 58 as stale; raising the controller epoch" in log
 
 
-def test_leaderless_partitions_are_read_first(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaderless_partitions_are_read_first(tree: KafkaTree, controller: ResidentController, hooks: Hooks) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
     initialize(controller)
     looked_at: list[set[Key]] = []
 
-    def reader(_: MetadataReader, keys: Collection[Key]) -> set[Key]:
+    def look(_: object, keys: Collection[Key]) -> set[Key]:
         looked_at.append({*keys})
         return set()
 
-    monkeypatch.setattr(MetadataReader, "refresh_partitions", reader)
-
+    hooks["refresh_partitions"] = look
     tree.unregister(1)
     drain_watches(controller)
     controller.cycle()
@@ -163,21 +162,18 @@ def test_leaderless_partitions_are_read_first(
     assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
 
 
-def test_due_work_survives_a_lost_connection(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_due_work_survives_a_lost_connection(tree: KafkaTree, controller: ResidentController, hooks: Hooks) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
     initialize(controller)
-    read = MetadataReader.refresh_partitions
     lost: list[Collection[Key]] = []
 
-    def lose_once(reader: MetadataReader, keys: Collection[Key]) -> set[Key]:
+    def lose_once(read: Callable[..., set[Key]], keys: Collection[Key]) -> set[Key]:
         if keys and not lost:
             lost.append(keys)
             raise ConnectionLoss
-        return read(reader, keys)
+        return read(keys)
 
-    monkeypatch.setattr(MetadataReader, "refresh_partitions", lose_once)
+    hooks["refresh_partitions"] = lose_once
     tree.unregister(1)
     drain_watches(controller)
     controller.run(until_quiet=True)
@@ -186,13 +182,10 @@ def test_due_work_survives_a_lost_connection(
     assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
 
 
-@pytest.mark.usefixtures("small_batches")
-def test_deferred_writes_are_made_in_the_next_cycle(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deferred_writes_are_made_in_the_next_cycle(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {p: [0, 1, 2] for p in range(3)}, topic_id=None)
     initialize(controller)
-    monkeypatch.setattr("jobs.controller.state_writer.MAX_WRITE_SECONDS", -1.0)
+    controller.writer.pace = Pace(batch_changes=1, cycle=-1.0)
     tree.unregister(0)
     drain_watches(controller)
 
@@ -206,20 +199,20 @@ def test_deferred_writes_are_made_in_the_next_cycle(
 
 @pytest.mark.parametrize("reading", ["_requests", "refresh_partitions"])
 def test_bounced_broker_gets_full_state_after_a_lost_read(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, reading: str
+    tree: KafkaTree, controller: ResidentController, hooks: Hooks, reading: str
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
     tree.brokers[1].received.clear()
-    read, losses = getattr(MetadataReader, reading), [ConnectionLoss()]
+    losses = [ConnectionLoss()]
 
-    def lose_once(reader: MetadataReader, paths: object) -> object:
+    def lose_once(read: Callable[..., object], paths: object) -> object:
         if losses:
             raise losses.pop()
-        return read(reader, paths)
+        return read(paths)
 
-    monkeypatch.setattr(MetadataReader, reading, lose_once)
+    hooks[reading] = lose_once
     tree.bounce(1)
     drain_watches(controller)
     controller.run(until_quiet=True)
@@ -312,16 +305,12 @@ def test_isr_changes_without_notification_count(tree: KafkaTree, controller: Res
     assert controller.summary.stale == 0
 
 
-def test_outdated_partitions_are_read_again(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outdated_partitions_are_read_again(tree: KafkaTree, controller: ResidentController, hooks: Hooks) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
     initialize(controller)
     put_isr(tree, "orders", [0, 2])
     tree.unregister(0)
-    monkeypatch.setattr(
-        MetadataReader, "refresh_partitions", lambda *_: set()
-    )  # as if it was written right after the read
+    hooks["refresh_partitions"] = lambda *_: set()  # as if it was written right after the read
 
     run_until_quiet(controller)
 

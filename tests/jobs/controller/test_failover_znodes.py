@@ -7,8 +7,8 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_permitted
-from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from schemas.znode_codecs import Endpoint
 from tests.jobs.support.controllers.resident import initialize, put_assignment, requests_to, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -20,7 +20,7 @@ FEATURE = "/feature"
 @pytest.fixture
 def serving(controller: ResidentController) -> ResidentController:
     """A controller that brokers ask."""
-    controller.apis = ControllerApis()
+    controller.request_handler = RequestHandler()
     controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     return controller
 

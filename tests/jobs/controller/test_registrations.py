@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.controller import preparation
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
@@ -16,6 +15,7 @@ from jobs.controller.preparation import ControlOptions
 from jobs.core.errors import FencedError
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.rules.inputs import ControllerConfig
+from schemas.notices import Notice
 from schemas.rows import Broker, BrokerConfig
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import initialize, put_isr, run_until_quiet
@@ -211,9 +211,9 @@ def test_settings_read_before_a_restart_are_read_again(
     settings = Settings("default", controller.engine.warehouse.uri, ClusterConf(zookeeper=tree.hosts))
     options = ControlOptions(False, False, False, frozenset())
 
-    def read(*_: object, **__: object) -> list[BrokerConfig]:
+    def read(*_: object, **__: object) -> tuple[list[BrokerConfig], dict[int, str]]:
         tree.bounce(1)
-        return []
+        return [], {}
 
     with monkeypatch.context() as preparing:
         preparing.setattr(preparation, "read_broker_configs", read)
@@ -341,20 +341,19 @@ def test_starting_broker_gets_metadata_during_a_cycle(tree: KafkaTree, controlle
 
 
 def test_an_unexpected_error_does_not_end_early_metadata(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tree: KafkaTree, controller: ResidentController, capsys: pytest.CaptureFixture[str]
 ) -> None:
     initialize(controller)
     run_until_quiet(controller)
     assert tree.brokers is not None
-    monkeypatch.setattr("jobs.controller.broker_requests.broker_startup.REREAD_SECONDS", 0.01)
     errors = [ValueError("bad row"), ValueError("bad row")]
 
-    def read_once_good(client: KazooClient) -> list[Broker]:
+    def batch_once_good(brokers: Sequence[Broker], notices: Sequence[Notice]) -> ControlBatch:
         if errors:
             raise errors.pop()
-        return read_brokers(client)
+        return controller.broker_requests.batch_of(brokers, notices)
 
-    monkeypatch.setattr("jobs.controller.broker_requests.broker_startup.read_brokers", read_once_good)
+    controller.startup.reread_seconds, controller.startup.batch_of = 0.01, batch_once_good
     controller.startup.start()
     tree.register(3)
 

@@ -12,23 +12,19 @@ TOPICS = ("a", "b", "c")
 
 
 @pytest.fixture
-def partwise_controller(
-    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
-) -> ResidentController:
+def partwise_controller(tree: KafkaTree, controller: ResidentController) -> ResidentController:
     """An initialized controller, with topics that are read one by one."""
-    monkeypatch.setattr("jobs.controller.resync.PARTITIONS_PER_CYCLE", 2)
+    controller.resync.partitions_per_cycle = 2
     for topic in TOPICS:
         tree.add_topic(topic, {0: [0, 1, 2], 1: [1, 2, 0]}, topic_id=None)
     initialize(controller)
     return controller
 
 
-def test_resync_runs_in_parts_until_done(
-    partwise_controller: ResidentController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resync_runs_in_parts_until_done(partwise_controller: ResidentController) -> None:
     resync = partwise_controller.resync
     assert resync.read_next_part() is None
-    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 301)
+    resync.monotonic = lambda: time.monotonic() + 301
 
     first_part = resync.read_next_part()
     parts = [resync.read_next_part() for _ in TOPICS]

@@ -1,11 +1,9 @@
 """Brokers that answer with an error: requests are sent again after a delay, until accepted or no longer due."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 
-from jobs.controller.broker_requests import retries
 from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS, MAX_RETRIES, RetryBatch, RetryQueue
 from jobs.controller.controller import ResidentController
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -24,10 +22,10 @@ Wait = Callable[[float], None]
 
 
 @pytest.fixture
-def wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
+def wait(controller: ResidentController) -> Wait:
     """Let time pass for the retries."""
     now = [1000.0]
-    monkeypatch.setattr(retries, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    controller.retries.monotonic = lambda: now[0]
 
     def pass_(seconds: float) -> None:
         now[0] += seconds
@@ -154,7 +152,8 @@ class RetryHarness:
     def __init__(self) -> None:
         self.context = context_of()
         self.context.brokers[1] = broker_without_endpoints(1, epoch=7)
-        self.queue = RetryQueue(self.context, RecordedLog())
+        self.now = 1000.0
+        self.queue = RetryQueue(self.context, RecordedLog(), lambda: self.now)
 
     def respond(self, codes: list[int], *notices: Notice, api: str = LEADER_AND_ISR, top: int = 0) -> None:
         answer = ModelResponse(self.context.brokers[1], 1, api, notices, b"", 0, top=top, codes=tuple(codes))
@@ -181,23 +180,23 @@ class RetryHarness:
         (UPDATE_METADATA, 0, 0, False),
     ],
 )
-def test_which_errors_are_retried(wait: Wait, api: str, error: int, top: int, *, is_retried: bool) -> None:
+def test_which_errors_are_retried(api: str, error: int, top: int, *, is_retried: bool) -> None:
     harness = RetryHarness()
     harness.respond([error], notice(api), api=api, top=top)
-    wait(1.0)
+    harness.now += 1.0
 
     # a broker without metadata ignores states whose leader it does not know
     batch = RetryBatch(1, [notice(api)], needs_full_state=api == UPDATE_METADATA)
     assert harness.due_batches() == ([batch] if is_retried else [])
 
 
-def test_delay_doubles_up_to_the_maximum_and_resets(wait: Wait) -> None:
+def test_delay_doubles_up_to_the_maximum_and_resets() -> None:
     harness = RetryHarness()
     pauses = []
     for _ in range(7):
         harness.respond([-1], notice())
         pauses.append(harness.queue.next_delay(60.0))
-        wait(pauses[-1])
+        harness.now += pauses[-1]
         assert len(harness.due_batches()) == 1
         assert harness.due_batches(idle=()) == []
     harness.respond([0], notice())
@@ -207,25 +206,25 @@ def test_delay_doubles_up_to_the_maximum_and_resets(wait: Wait) -> None:
     assert [*pauses, harness.queue.next_delay(60.0)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0]
 
 
-def test_accepted_or_outdated_notices_are_not_retried(wait: Wait) -> None:
+def test_accepted_or_outdated_notices_are_not_retried() -> None:
     harness = RetryHarness()
     harness.respond([-1, -1], notice(is_new=True), notice(partition=1))
     harness.respond([0, -1], notice(partition=1), notice())
-    wait(1.0)
+    harness.now += 1.0
     assert harness.due_batches() == [
         RetryBatch(1, [notice(is_new=True)], needs_full_state=False)
     ]  # the replica is still new
 
     harness.respond([-1], notice())
     harness.context.brokers[1] = broker_without_endpoints(1, epoch=8)
-    wait(MAX_DELAY_SECONDS)
+    harness.now += MAX_DELAY_SECONDS
     assert harness.due_batches() == []
     assert harness.queue.is_quiet
 
 
-def test_refused_live_brokers_require_full_state(wait: Wait) -> None:
+def test_refused_live_brokers_require_full_state() -> None:
     harness = RetryHarness()
     harness.respond([], api=UPDATE_METADATA, top=-1)
-    wait(1.0)
+    harness.now += 1.0
 
     assert harness.due_batches() == [RetryBatch(1, [], needs_full_state=True)]

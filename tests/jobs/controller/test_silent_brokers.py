@@ -2,7 +2,6 @@
 
 import pytest
 
-from jobs.controller.broker_requests import responses
 from jobs.controller.broker_requests.responses import SilentBrokers
 from jobs.controller.controller import ResidentController
 from tests.jobs.support.controllers.recorded_log import RecordedLog
@@ -36,10 +35,8 @@ def test_each_silence_is_reported_once() -> None:
     assert len(log.warnings) == 3
 
 
-def test_a_broker_that_hangs_is_reported(
-    tree: KafkaTree, controller: ResidentController, log: RecordedLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(responses, "SILENT_SECONDS", 0.3)
+def test_a_broker_that_hangs_is_reported(tree: KafkaTree, controller: ResidentController, log: RecordedLog) -> None:
+    controller.silent_brokers.seconds = 0.3
     initialize(controller)
     assert tree.brokers is not None
     tree.brokers[1].stop()

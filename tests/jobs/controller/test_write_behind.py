@@ -13,13 +13,14 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.write_behind import MAX_FAILURES, CycleRecord, WriteBehindLog, _write_by_halves
 from jobs.core.errors import UnreadableError
 from jobs.repositories.plans.commit_rows import AuditEntry
-from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.plans_writer import apply_transition
 from jobs.repositories.plans.record_builders import plan_row
 from schemas.enums import Action, Outcome, Step
 from schemas.rows import Change
 from schemas.stored_plan import RowOutcome, Transition
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.typed_rows import typed
 
 
 class Disk(Warehouse):
@@ -37,23 +38,17 @@ CYCLE = CycleRecord(
     snapshot_id=1, cluster_id="c", broker_epochs={0: 7}, controller_epoch=8, changes=[], rejections=[], outcomes=[]
 )
 
-CHANGE = Change(
+CHANGE = typed(
     topic="orders",
-    partition=0,
     action=Action.ELECT.value,
     replicas_after=[1, 2],
     leader_after=1,
-    isr_after=[1],
     isr_before=[1, 2],
+    isr_after=[1],
     requires_live=[1],
-    reason="the leader failed",
-    adding_after=[],
-    removing_after=[],
+    leader_and_isr_to=[1],
     state_version=4,
     topic_version=2,
-    is_new=False,
-    leader_and_isr_to=[1],
-    requires_dead=[],
 )
 
 
@@ -284,9 +279,10 @@ def test_a_plan_whose_status_cannot_be_set_holds_back_no_other(
         log_writer.record(record)
     assert eventually(lambda: all(record.plan_id for record in records))
     set_first: list[str] = []
+    refused = [records[0].plan_id]
 
     def refuse_first(warehouse: Warehouse, plan_id: str, transition: Transition) -> None:
-        if plan_id == records[0].plan_id:
+        if plan_id in refused:
             raise DeltaError("Generic error")
         set_first.append(plan_id)
         apply_transition(warehouse, plan_id, transition)
@@ -295,7 +291,7 @@ def test_a_plan_whose_status_cannot_be_set_holds_back_no_other(
     for record in records:
         log_writer.finish(record, [RowOutcome(record.changes[0], Outcome.APPLIED, "")])
     assert eventually(lambda: set_first == [records[1].plan_id])
-    monkeypatch.setattr("jobs.controller.write_behind.apply_transition", apply_transition)
+    refused.clear()
     log_writer.close()
     assert [plan["status"] for plan in log_writer.warehouse.rows("plans")] == ["committed"] * 2
 

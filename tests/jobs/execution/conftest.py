@@ -1,10 +1,13 @@
 """The plan that commits are tested with, and a fake of Kafka's controller for commands in admin mode."""
 
+from dataclasses import replace
+
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.runtime.pace import Pace
 from schemas.stored_plan import Plan
-from tests.jobs.support.controllers.cancelling_controller import CancellingController, installed
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -19,9 +22,9 @@ def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
 
 
 @pytest.fixture
-def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> CancellingController:
-    """It carries out requested reassignments and cancellations one step at a time in the test's tree."""
-    return installed(monkeypatch, tree)
+def pace() -> Pace:
+    """Kafka's controller carries out requests at once."""
+    return replace(NO_TAKEOVER, cancellation=0.0, read_back=0.0)
 
 
 @pytest.fixture

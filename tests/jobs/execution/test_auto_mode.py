@@ -19,6 +19,7 @@ from kafka.errors import (
 from jobs.adapters.brokers import admin_client
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.runtime.pace import Pace
 from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.login_refusal import refusing_logins
@@ -60,6 +61,9 @@ def listening(tree: KafkaTree, plan: Plan) -> Iterator[None]:
         yield
 
 
+SHORT_BOOTSTRAP = pytest.mark.parametrize("pace", [Pace(bootstrap=0.5)])
+
+
 def run(surveyor: Surveyor, tree: KafkaTree, plan: Plan, *more: str) -> Any:  # noqa: ANN401 - a Result of typer
     return surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, *more)
 
@@ -94,12 +98,7 @@ def disagreed(surveyor: Surveyor, tree: KafkaTree, plan: Plan, *more: str) -> st
     return message
 
 
-@pytest.fixture
-def short_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.brokers.admin_client.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
-
-
-@pytest.mark.usefixtures("short_bootstrap")
+@SHORT_BOOTSTRAP
 def test_refused_if_no_broker_is_reachable(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
 
     message = refused(surveyor, tree, plan)
@@ -107,7 +106,7 @@ def test_refused_if_no_broker_is_reachable(tree: KafkaTree, surveyor: Surveyor, 
     assert "--mode batch" not in message
 
 
-@pytest.mark.usefixtures("short_bootstrap")
+@SHORT_BOOTSTRAP
 def test_refused_if_brokers_need_other_credentials(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     for broker in range(3):
         tree.client.set(f"/brokers/ids/{broker}", registration().replace(b"PLAINTEXT", b"SASL_SSL"))
@@ -147,9 +146,9 @@ def password(folder: Path, mechanism: str = "PLAIN") -> tuple[str, str]:
 
 
 @pytest.fixture
-def refusing(tree: KafkaTree, plan: Plan, short_bootstrap: None) -> Iterator[None]:
+def refusing(tree: KafkaTree, plan: Plan) -> Iterator[None]:
     """The controller's broker refuses all logins."""
-    del plan, short_bootstrap
+    del plan
     with refusing_logins() as port:
         plain = registration(port)
         tree.client.set("/brokers/ids/0", plain.replace(b'"PLAINTEXT": "PLAINTEXT"', b'"PLAINTEXT": "SASL_PLAINTEXT"'))
@@ -162,6 +161,7 @@ LOGIN_FAILURES = {
 }
 
 
+@SHORT_BOOTSTRAP
 @pytest.mark.usefixtures("refusing")
 @pytest.mark.parametrize("mechanism", LOGIN_FAILURES)
 @pytest.mark.parametrize("mode", ["auto", "admin"])
@@ -177,6 +177,7 @@ def test_a_refused_login_has_its_cause_in_each_mode(  # noqa: PLR0913, PLR0917 -
     assert f"Correct --command-config {tmp_path / 'client.properties'}, or what that message names" in message
 
 
+@SHORT_BOOTSTRAP
 @pytest.mark.usefixtures("refusing")
 def test_a_dry_run_warns_of_a_refused_login(tree: KafkaTree, surveyor: Surveyor, plan: Plan, tmp_path: Path) -> None:
     options = ("--mode", "admin", "--json", *password(tmp_path))
@@ -253,19 +254,15 @@ def test_dry_run_says_nothing_if_it_is_reachable(tree: KafkaTree, surveyor: Surv
     assert (ran.exit_code, "in_the_way" in json.loads(ran.stdout)) == (DONE, False)
 
 
-def test_silent_tls_handshake_is_limited_in_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_silent_tls_handshake_is_limited_in_time() -> None:
     """As with a stopped process: the kernel accepts connections for it, and kafka-python has no timeout of its own."""
-    monkeypatch.setattr(admin_client, "BOOTSTRAP_TIMEOUT_SECONDS", 0.3)
-    monkeypatch.setattr(admin_client, "CONNECT_TIMEOUT_SECONDS", 0.1)
     refused: list[AdminUnavailableError] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
 
         def connect() -> None:
             try:
-                with admin_client.connected_admin([address], {"security_protocol": "SSL"}):
+                with admin_client.connected_admin([address], {"security_protocol": "SSL"}, bootstrap_seconds=0.3):
                     pass
             except AdminUnavailableError as error:
                 refused.append(error)

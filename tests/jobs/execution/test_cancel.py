@@ -1,7 +1,6 @@
 """`surveyor cancel`: dry unless --apply, safe or refused, the same result after a crash; its output and records."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,12 +9,12 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import ZnodeLease
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.plans_writer import apply_transition
 from schemas.enums import Outcome, PlanStatus, Step
 from schemas.stored_plan import Plan, Transition
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once
+from tests.jobs.support.controllers.kafka_controller import KafkaController, KilledError, delay_once
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -28,14 +27,14 @@ AFTER = {0: [0, 1, 2], 1: [2, 3, 1], 2: [0, 2], 3: [1, 2]}
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, warehouse: Warehouse, controller: CancellingController) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse, controller: KafkaController) -> Plan:
     """0 and 1 are in progress, 2 is complete, 3 has not been requested yet."""
     tree.register(3)
     tree.add_topic(T, BEFORE)
     changes = [reassignment(tree, T, partition, after) for partition, after in AFTER.items()]
     stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves", moves=4)
     controller.reassign({(T, partition): AFTER[partition] for partition in (0, 1, 2)})
-    controller.finish(T, 2)
+    controller.finish((T, 2))
     controller.requests.clear()
     warehouse.update("plans", "true", status="'partial'")
     return stored
@@ -45,7 +44,7 @@ def cancel(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Any:  # noqa
     return surveyor.run("cancel", "moves", "--zookeeper", tree.hosts, *arguments)
 
 
-def assignments(controller: CancellingController) -> dict[int, tuple[list[int], list[int], list[int]]]:
+def assignments(controller: KafkaController) -> dict[int, tuple[list[int], list[int], list[int]]]:
     return {partition: controller.assigned(T, partition) for partition in BEFORE}
 
 
@@ -56,7 +55,7 @@ CANCELLED: dict[int, tuple[list[int], list[int], list[int]]] = {
 
 @pytest.mark.usefixtures("plan")
 def test_dry_run_changes_nothing(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     before = tree.dump()
 
@@ -94,7 +93,7 @@ def test_partitions_left_below_min_isr_are_named_before_anything_is_written(
 
 @pytest.mark.usefixtures("plan")
 def test_running_partitions_are_back_and_in_order(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     done = cancel(surveyor, tree, "--apply", "--json")
 
@@ -113,7 +112,7 @@ def test_running_partitions_are_back_and_in_order(
 
 @pytest.mark.usefixtures("plan")
 def test_an_order_that_another_client_set_is_left_alone(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     """No commit of the plan has requested the partition, so its order is not what a cancellation left."""
     order = BEFORE[3][::-1]
@@ -129,7 +128,7 @@ def test_an_order_that_another_client_set_is_left_alone(
 @pytest.mark.usefixtures("single_requests")
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_large_cancellation_is_sent_in_requests_of_bounded_size(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, *, is_lost: bool
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, *, is_lost: bool
 ) -> None:
     """Here of one partition; after a lost answer none follows, and the next cancellation sends the rest."""
     requests = [{(T, 0): None}, {(T, 1): None}, {(T, 1): [0, 1, 2]}]
@@ -159,7 +158,7 @@ def test_history_records_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> 
 
 
 @pytest.mark.usefixtures("plan")
-def test_no_commit_continues_it(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
+def test_no_commit_continues_it(tree: KafkaTree, surveyor: Surveyor, controller: KafkaController) -> None:
     cancel(surveyor, tree, "--apply")
     controller.requests.clear()
 
@@ -170,7 +169,7 @@ def test_no_commit_continues_it(tree: KafkaTree, surveyor: Surveyor, controller:
 
 
 def test_running_commit_stops_and_leaves_it_cancelled(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     """The first wave is requested, the plan is cancelled, and the second wave is not requested."""
     tree.add_topic(T, BEFORE)
@@ -197,11 +196,11 @@ def test_running_commit_stops_and_leaves_it_cancelled(
 @pytest.mark.parametrize(("call", "done"), [(1, False), (1, True), (2, False), (2, True)])
 @pytest.mark.parametrize("crash", [True, False])
 def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, *, call: int, done: bool, crash: bool
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, *, call: int, done: bool, crash: bool
 ) -> None:
     if crash:
         controller.crash_at(call, done=done)
-        with pytest.raises(CrashError):
+        with pytest.raises(KilledError):
             cancel(surveyor, tree, "--apply")
     else:
         controller.lose_answer_of(call, done=done)
@@ -225,10 +224,10 @@ def cancelling(surveyor: Surveyor) -> dict[str, str]:
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_killed_cancellation_is_committed_like_any_plan(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, call: int
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, call: int
 ) -> None:
     controller.crash_at(call, done=False)
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         cancel(surveyor, tree, "--apply")
     ((plan_id, status),) = cancelling(surveyor).items()
     shown = surveyor.run("show", "plan", plan_id).stdout
@@ -243,10 +242,10 @@ def test_a_killed_cancellation_is_committed_like_any_plan(
 
 @pytest.mark.usefixtures("plan")
 def test_a_killed_cancellation_is_planned_again_with_other_options(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     controller.crash_at(1, done=False)
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         cancel(surveyor, tree, "--apply")
     (killed,) = cancelling(surveyor)
     out_of_sync(tree, controller)
@@ -259,15 +258,15 @@ def test_a_killed_cancellation_is_planned_again_with_other_options(
     assert sorted(json.loads(done.stdout)["cancelled_by"]) == sorted(cancelling(surveyor))
 
 
-def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
+def out_of_sync(_: KafkaTree, controller: KafkaController) -> None:
     """The original replicas of 0 fell behind: only the copy has the data; 1 is unchanged."""
-    controller.put_state(T, 0, 2, [2])
+    controller.set_state((T, 0), leader=2, isr=[2])
 
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("flags", [[], ["--apply"]])
 def test_a_refused_cancellation_as_programs_read_it(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, flags: list[str]
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, flags: list[str]
 ) -> None:
     out_of_sync(tree, controller)
 
@@ -281,7 +280,7 @@ def test_a_refused_cancellation_as_programs_read_it(
 
 @pytest.mark.usefixtures("plan")
 def test_partition_moved_by_another_client_meanwhile_is_left_alone(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy of the other client may be the last one in sync."""
     delay_once(monkeypatch, CommitLog, "append_intents", lambda: controller.reassign({(T, 0): [0, 3]}))
@@ -297,22 +296,14 @@ def test_partition_moved_by_another_client_meanwhile_is_left_alone(
 
 @pytest.mark.usefixtures("plan")
 def test_order_is_not_restored_on_an_old_judgement(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease is checked for long before the second request, and another client moves the partition meanwhile."""
-    check, seconds = ZnodeLease.refuse_lost, [0.0]
+    move = {(T, 1): [0, 1, 3]}
+    place = (ZnodeLease, "refuse_lost")
+    clock = delay_once(monkeypatch, *place, lambda: controller.reassign(move), when=lambda: controller.requests)
 
-    def slow(lease: ZnodeLease) -> None:
-        check(lease)
-        if controller.requests and not seconds[0]:
-            seconds[0] = 600.0
-            controller.reassign({(T, 1): [0, 1, 3]})
-
-    monkeypatch.setattr(ZnodeLease, "refuse_lost", slow)
-    clock = SimpleNamespace(monotonic=lambda: seconds[0], time=lambda: seconds[0])
-    monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
-
-    done = cancel(surveyor, tree, "--apply")
+    done = cancel(surveyor.paced(clock=clock), tree, "--apply")
 
     assert (done.exit_code, controller.assigned(T, 1)[1]) == (DONE, [3]), done.stderr
     rows = surveyor.warehouse.rows("commits")
@@ -320,14 +311,14 @@ def test_order_is_not_restored_on_an_old_judgement(
 
 
 def test_running_wave_returns_to_its_start(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
     waves = [reassignment(tree, T, 0, [0, 2]), reassignment(tree, T, 0, [3, 2], wave=1, before=[0, 2])]
     store_plan(warehouse, tree, waves, kind="reassign", name="moves", status="partial")
     controller.reassign({(T, 0): [0, 2]})
-    controller.finish(T, 0)
+    controller.finish((T, 0))
     controller.reassign({(T, 0): [3, 2]})
 
     assert cancel(surveyor, tree, "--apply").exit_code == DONE
@@ -335,14 +326,14 @@ def test_running_wave_returns_to_its_start(
 
 
 def test_finished_plan_stays_committed(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     tree.add_topic(T, {0: [0, 1]})
     plan = store_plan(
         warehouse, tree, [reassignment(tree, T, 0, [0, 2])], kind="reassign", name="moves", status="committed"
     )
     controller.reassign({(T, 0): [0, 2]})
-    controller.finish(T, 0)
+    controller.finish((T, 0))
 
     done = cancel(surveyor, tree, "--apply")
 
@@ -351,7 +342,7 @@ def test_finished_plan_stays_committed(
 
 
 def test_plan_of_elections_is_closed(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
     plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1)], name="moves")

@@ -1,8 +1,11 @@
 """`surveyor cancel --partitions`: foreign reassignments are turned back, and leftover requests are removed."""
 
 import json
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
+from time import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,13 +13,14 @@ import pytest
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper import connection
 from jobs.adapters.zookeeper.lease_znode import LEASE
-from jobs.console_output.view_tables import NO_SNAPSHOT
+from jobs.console_output.replicas_and_commits import NO_SNAPSHOT
+from jobs.execution.admin.resident_controller_client import MAX_CHECK_SECONDS
 from jobs.repositories.actor import this_process
 from jobs.sql_views.database import Summaries
 from schemas.lease_holder import encode_holder
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once
+from tests.jobs.support.controllers.kafka_controller import KafkaController, KilledError, delay_once
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
@@ -29,7 +33,7 @@ DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
 
 
 @pytest.fixture
-def controller(controller: CancellingController, tree: KafkaTree) -> CancellingController:
+def controller(controller: KafkaController, tree: KafkaTree) -> KafkaController:
     """Partition 0 moves to 9, which is down.
 
     Requests exist for 1, which is complete, for a deleted topic, and for 2.
@@ -57,7 +61,7 @@ def cancel(surveyor: Surveyor, tree: KafkaTree, names: str, *more: str) -> Any: 
 
 
 def test_dry_run_changes_nothing_and_shows_its_work(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     before = tree.dump()
 
@@ -75,7 +79,7 @@ def test_dry_run_changes_nothing_and_shows_its_work(
 
 
 def test_reassignments_turn_back_and_requests_are_removed(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3,ghost-4", "--apply", "--json")
 
@@ -91,7 +95,7 @@ def test_reassignments_turn_back_and_requests_are_removed(
 
 @pytest.mark.parametrize("arguments", [f"--partitions {T}-1", "--throttles"])
 def test_a_warehouse_that_cannot_be_read_prevents_no_cancellation(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, arguments: str
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, arguments: str
 ) -> None:
     """Its table `snapshots` has files, but no log."""
     lost = Path(surveyor.warehouse.uri) / "snapshots" / "part-0.parquet"
@@ -106,13 +110,11 @@ def test_a_warehouse_that_cannot_be_read_prevents_no_cancellation(
     assert warning.startswith("could not check whether --warehouse has another cluster under this name: ")
 
 
-def test_cancellations_are_recorded_as_plans(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
-) -> None:
+def test_cancellations_are_recorded_as_plans(tree: KafkaTree, surveyor: Surveyor, controller: KafkaController) -> None:
     lay_tables(surveyor.warehouse)
-    controller.refuses = {(T, 0)}
+    controller.refused_moves = {(T, 0)}
     failed = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
-    controller.refuses = set()
+    controller.refused_moves = set()
     done = cancel(surveyor, tree, f"{T}-0", "--apply")
 
     assert (failed.exit_code, done.exit_code) == (ERROR, DONE)
@@ -138,11 +140,11 @@ def test_cancellations_are_recorded_as_plans(
 
 
 def test_a_killed_cancellation_is_committed_like_any_plan(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     lay_tables(surveyor.warehouse)
     controller.crash_at(1, done=False)
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
     (plan,) = surveyor.warehouse.rows("plans")
     done = surveyor.run("commit", plan["plan_id"], "--zookeeper", tree.hosts, "--apply")
@@ -152,7 +154,7 @@ def test_a_killed_cancellation_is_committed_like_any_plan(
 
 
 def test_znode_is_deleted_with_the_last_request(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     del controller
     done = cancel(surveyor, tree, f"ghost-3,{T}-1,{T}-2", "--apply")
@@ -169,18 +171,17 @@ REQUESTED = [f"{T}-1", "ghost-3", f"{T}-2"]
 def test_judged_again_after_a_request_was_removed(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: CancellingController,
+    controller: KafkaController,
     monkeypatch: pytest.MonkeyPatch,
     flags: tuple[str, ...],
     code: int,
 ) -> None:
     """The original replicas fell behind meanwhile."""
     place = (ZooKeeperCluster, "withdraw_requests")
-    clock = delay_once(monkeypatch, *place, lambda: controller.put_state(T, 0, 9, [9]))
-    monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
+    clock = delay_once(monkeypatch, *place, lambda: controller.set_state((T, 0), leader=9, isr=[9]))
     lay_tables(surveyor.warehouse)
 
-    done = cancel(surveyor, tree, f"{T}-0,{T}-2", "--apply", *flags)
+    done = cancel(surveyor.paced(clock=clock), tree, f"{T}-0,{T}-2", "--apply", *flags)
 
     assert (done.exit_code, controller.assigned(T, 0)[1]) == (code, [9]), done.stderr
     assert controller.requests == ([{(T, 2): None}] if flags else [])
@@ -195,7 +196,7 @@ def test_judged_again_after_a_request_was_removed(  # noqa: PLR0913, PLR0917 - a
 def test_no_request_is_removed_without_the_lease(
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: CancellingController,
+    controller: KafkaController,
     monkeypatch: pytest.MonkeyPatch,
     successor: bytes | None,
 ) -> None:
@@ -216,18 +217,18 @@ def test_no_request_is_removed_without_the_lease(
 
 
 def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
-    monkeypatch.setattr("jobs.execution.admin.controller_client.MAX_CHECK_SECONDS", 0.0)
+    clock = SimpleNamespace(monotonic=count(0, MAX_CHECK_SECONDS).__next__, time=time)
 
-    done = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
+    done = cancel(surveyor.paced(clock=clock), tree, f"{T}-0,ghost-3", "--apply")
 
     assert (done.exit_code, controller.requests, requested(tree)) == (ERROR, [], REQUESTED)
-    assert "not requested: each check of the lease took more than 0 s" in done.stdout
+    assert "not requested: each check of the lease took more than 5 s" in done.stdout
 
 
 def test_what_cannot_be_decoded_is_not_cancelled(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     """Whether a partition of it moves is unknown; its request is removed."""
     tree.add_topic("odd", {0: [0, 1]})
@@ -243,7 +244,7 @@ def test_what_cannot_be_decoded_is_not_cancelled(
 def test_a_broker_that_is_added_and_removed_at_once(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: CancellingController,
+    controller: KafkaController,
     isr: list[int],
     code: int,
     outcome: str,
@@ -251,7 +252,7 @@ def test_a_broker_that_is_added_and_removed_at_once(  # noqa: PLR0913, PLR0917 -
     """Kafka's controller does not write this; a cancellation and a completion leave the same replicas."""
     lay_tables(surveyor.warehouse)
     tree.write(f"/brokers/topics/{T}", encode_assignment(Assignment({0: [0, 1, 9]}, {0: [9]}, {0: [9]}, TOPIC_ID)))
-    controller.after_request = lambda: controller.put_state(T, 0, isr[0], isr)
+    controller.after_request = lambda: controller.set_state((T, 0), leader=isr[0], isr=isr)
 
     done = cancel(surveyor, tree, f"{T}-0", "--apply", "--json")
 
@@ -262,7 +263,7 @@ def test_a_broker_that_is_added_and_removed_at_once(  # noqa: PLR0913, PLR0917 -
 
 
 def test_concurrently_changed_request_is_read_again(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del controller
     read = connection.read_latest

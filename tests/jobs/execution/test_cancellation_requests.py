@@ -12,13 +12,14 @@ from kafka.errors import KafkaTimeoutError
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
+from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.execution.admin import connections
 from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import Action, Step
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CancellingController, delay_once
+from tests.jobs.support.controllers.kafka_controller import KafkaController, delay_once
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -30,7 +31,7 @@ TOUCHED = ("/admin", "/admin/reassign_partitions", f"/brokers/topics/{T}")
 
 
 @pytest.fixture
-def plan_id(tree: KafkaTree, warehouse: Warehouse, controller: CancellingController, single_requests: None) -> str:  # noqa: ARG001 - for its effect
+def plan_id(tree: KafkaTree, warehouse: Warehouse, controller: KafkaController, single_requests: None) -> str:  # noqa: ARG001 - for its effect
     """Partitions 0 to 2 move from [0, 1] to [2, 3]; a request is of one partition."""
     tree.register(3)
     tree.add_topic(T, {partition: [0, 1] for partition in range(3)})
@@ -42,30 +43,29 @@ def plan_id(tree: KafkaTree, warehouse: Warehouse, controller: CancellingControl
     return stored.plan_id
 
 
-def broker_dies(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
+def broker_dies(tree: KafkaTree, controller: KafkaController) -> None:
     """0 was the only original replica of 1 in sync: the copies on 2 and 3 have the data alone."""
-    del monkeypatch
     tree.unregister(0)
-    controller.put_state(T, 1, 2, [2, 3])
+    controller.set_state((T, 1), leader=2, isr=[2, 3])
 
 
-def lease_is_lost(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del controller, monkeypatch
+def lease_is_lost(tree: KafkaTree, controller: KafkaController) -> None:
+    del controller
     tree.client.delete(LEASE)
 
 
-def control_begins(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree, controller
-    monkeypatch.setattr(ZooKeeperCluster, "read_resident_controller", lambda _: this_process("control"))
+def control_begins(tree: KafkaTree, controller: KafkaController) -> None:
+    del controller
+    assert announce_resident(tree.client, this_process("control"))
 
 
-def next_is_too_large(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree, monkeypatch
+def next_is_too_large(tree: KafkaTree, controller: KafkaController) -> None:
+    del tree
     controller.before_request = raising(RefusedError("/admin/reassign_partitions would take 900,001 bytes"))
 
 
-def next_fails(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree, monkeypatch
+def next_fails(tree: KafkaTree, controller: KafkaController) -> None:
+    del tree
     controller.before_request = raising(SurveyorError("/admin/reassign_partitions could not be written"))
 
 
@@ -76,13 +76,13 @@ def raising(error: Exception) -> Callable[[], None]:
     return fail
 
 
-def answer_is_lost(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree, controller, monkeypatch
+def answer_is_lost(tree: KafkaTree, controller: KafkaController) -> None:
+    del tree, controller
     raise KafkaTimeoutError("after 20 s")
 
 
 COMMANDS = pytest.mark.parametrize("subject", [["moves"], ["--partitions", f"{T}-0,{T}-1,{T}-2"]])
-Event = Callable[[KafkaTree, CancellingController], object]
+Event = Callable[[KafkaTree, KafkaController], object]
 
 
 @dataclass
@@ -112,15 +112,15 @@ def cancellation(surveyor: Surveyor, tree: KafkaTree, plan_id: str, subject: lis
     return Cancellation(surveyor, tree, plan_id, subject)
 
 
-def dead_original(tree: KafkaTree, controller: CancellingController) -> None:
+def dead_original(tree: KafkaTree, controller: KafkaController) -> None:
     """Broker 0, an original replica, has died; a copy that would be deleted is in sync."""
     tree.unregister(0)
-    controller.put_state(T, 0, 1, [1, 2])
+    controller.set_state((T, 0), leader=1, isr=[1, 2])
 
 
-def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
+def out_of_sync(_: KafkaTree, controller: KafkaController) -> None:
     """The original replicas of 0 fell behind: only the copy has the data; the others are unchanged."""
-    controller.put_state(T, 0, 2, [2])
+    controller.set_state((T, 0), leader=2, isr=[2])
 
 
 @COMMANDS
@@ -146,7 +146,7 @@ def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
 )
 def test_a_cancellation_that_loses_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
     cancellation: Cancellation,
-    controller: CancellingController,
+    controller: KafkaController,
     happens: Event,
     words: tuple[str, ...],
     flag: str,
@@ -170,12 +170,12 @@ def test_a_cancellation_that_loses_data_is_refused(  # noqa: PLR0913, PLR0917 - 
 
 @COMMANDS
 def test_dead_original_is_safe_if_no_in_sync_copy_is_deleted(
-    cancellation: Cancellation, controller: CancellingController
+    cancellation: Cancellation, controller: KafkaController
 ) -> None:
     """Kafka carries it out: only 1 is in sync, before and after."""
     cancellation.tree.unregister(0)
     for partition in range(3):
-        controller.put_state(T, partition, 1, [1])
+        controller.set_state((T, partition), leader=1, isr=[1])
 
     done = cancellation.run("--apply")
 
@@ -183,12 +183,12 @@ def test_dead_original_is_safe_if_no_in_sync_copy_is_deleted(
     assert [controller.assigned(T, partition) for partition in range(3)] == [([0, 1], [], [])] * 3
 
 
-WAITS: dict[str, dict[str, tuple[Any, str]]] = {
-    "connection": dict.fromkeys(("moves", "--partitions"), (connections, "connected_admin")),
-    "intents": dict.fromkeys(("moves", "--partitions"), (CommitLog, "append_intents")),
-    "lease": dict.fromkeys(("moves", "--partitions"), (ZnodeLease, "refuse_lost")),
+WAITS: dict[str, tuple[Any, str]] = {
+    "connection": (connections, "connected_admin"),
+    "intents": (CommitLog, "append_intents"),
+    "lease": (ZnodeLease, "refuse_lost"),
 }
-"""What may take long, by the subject of the command."""
+"""What may take long."""
 
 
 @COMMANDS
@@ -196,7 +196,7 @@ WAITS: dict[str, dict[str, tuple[Any, str]]] = {
 @pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
 def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
     cancellation: Cancellation,
-    controller: CancellingController,
+    controller: KafkaController,
     monkeypatch: pytest.MonkeyPatch,
     wait: str,
     flags: tuple[str, ...],
@@ -204,10 +204,9 @@ def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
 ) -> None:
     """The original replicas of 0 fell behind while the command connected, stored intents, or checked the lease."""
     lay_tables(cancellation.surveyor.warehouse)
-    place = WAITS[wait][cancellation.subject[0]]
-    clock = delay_once(monkeypatch, *place, lambda: out_of_sync(cancellation.tree, controller))
+    clock = delay_once(monkeypatch, *WAITS[wait], lambda: out_of_sync(cancellation.tree, controller))
     if wait == "lease":
-        monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
+        cancellation.surveyor = cancellation.surveyor.paced(clock=clock)
 
     done = cancellation.run("--apply", *flags)
 
@@ -219,9 +218,9 @@ def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
         assert outcomes == {0: "skipped", 1: others, 2: others}
 
 
-def moved_elsewhere(_: KafkaTree, controller: CancellingController) -> None:
+def moved_elsewhere(_: KafkaTree, controller: KafkaController) -> None:
     controller.begin((T, 0), [0, 2])
-    controller.finish(T, 0)
+    controller.finish((T, 0))
 
 
 ONE_COMMAND = pytest.mark.parametrize("subject", [["moves"], ["--partitions", f"{T}-0"]])
@@ -234,7 +233,7 @@ STRANDED = (
 RESULTS: dict[str, tuple[Event | None, Event | None, int, str, str]] = {
     "cancelled": (None, None, DONE, "applied", "replicas [0, 1]"),
     "complete": (
-        lambda _, controller: controller.finish(T, 0),
+        lambda _, controller: controller.finish((T, 0)),
         None,
         DONE,
         "stale",
@@ -244,7 +243,7 @@ RESULTS: dict[str, tuple[Event | None, Event | None, int, str, str]] = {
     "fell behind": (out_of_sync, None, ERROR, "failed", STRANDED),
     "stranded": (
         None,
-        lambda _, controller: controller.put_state(T, 0, 9, [9]),
+        lambda _, controller: controller.set_state((T, 0), leader=9, isr=[9]),
         ERROR,
         "failed",
         STRANDED,
@@ -269,14 +268,14 @@ RESULTS: dict[str, tuple[Event | None, Event | None, int, str, str]] = {
 @ONE_COMMAND
 @pytest.mark.parametrize("name", RESULTS)
 def test_what_did_not_return_is_not_called_cancelled(
-    cancellation: Cancellation, controller: CancellingController, monkeypatch: pytest.MonkeyPatch, name: str
+    cancellation: Cancellation, controller: KafkaController, name: str
 ) -> None:
     """A move may end, or its partition change, right before the request or after it."""
     before, after, code, outcome, words = RESULTS[name]
     lay_tables(cancellation.surveyor.warehouse)
-    monkeypatch.setattr("jobs.execution.admin.admin_commit.CANCELLATION_TIMEOUT_SECONDS", 1.0)
+    cancellation.surveyor = cancellation.surveyor.paced(cancellation=1.0)
     for partition in (1, 2):
-        controller.finish(T, partition)
+        controller.finish((T, partition))
 
     if before is not None:
         controller.before_request = partial(before, cancellation.tree, controller)
@@ -294,15 +293,15 @@ def test_what_did_not_return_is_not_called_cancelled(
 
 @ONE_COMMAND
 def test_what_cannot_be_read_back_is_read_again(
-    cancellation: Cancellation, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
+    cancellation: Cancellation, controller: KafkaController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic's znode is illegible at the first reading after the request."""
     lay_tables(cancellation.surveyor.warehouse)
-    monkeypatch.setattr("jobs.execution.admin.admin_commit.CANCELLATION_TIMEOUT_SECONDS", 1.0)
+    cancellation.surveyor = cancellation.surveyor.paced(cancellation=1.0)
     tree, path, read = cancellation.tree, f"/brokers/topics/{T}", ZooKeeperCluster.read_current
     written = list[bytes]()
     for partition in (1, 2):
-        controller.finish(T, partition)
+        controller.finish((T, partition))
 
     def spoil() -> None:
         written.append(tree.client.get(path)[0])
@@ -337,9 +336,8 @@ def test_what_cannot_be_read_back_is_read_again(
 )
 def test_each_request_is_judged(  # noqa: PLR0913, PLR0917 - a table
     cancellation: Cancellation,
-    controller: CancellingController,
-    monkeypatch: pytest.MonkeyPatch,
-    meanwhile: Callable[[KafkaTree, CancellingController, pytest.MonkeyPatch], None],
+    controller: KafkaController,
+    meanwhile: Event,
     flags: tuple[str, ...],
     code: int,
     message: str,
@@ -348,7 +346,7 @@ def test_each_request_is_judged(  # noqa: PLR0913, PLR0917 - a table
 
     def happen() -> None:
         if len(controller.requests) == 1:
-            meanwhile(cancellation.tree, controller, monkeypatch)
+            meanwhile(cancellation.tree, controller)
 
     controller.after_request = happen
 
@@ -368,7 +366,7 @@ def test_each_request_is_judged(  # noqa: PLR0913, PLR0917 - a table
 @COMMANDS
 @pytest.mark.parametrize("is_resident", [True, False])
 def test_nothing_is_requested_of_another_controller(
-    cancellation: Cancellation, controller: CancellingController, monkeypatch: pytest.MonkeyPatch, *, is_resident: bool
+    cancellation: Cancellation, controller: KafkaController, monkeypatch: pytest.MonkeyPatch, *, is_resident: bool
 ) -> None:
     """`surveyor control` begins, or ends, while the intents are recorded."""
     tree = cancellation.tree

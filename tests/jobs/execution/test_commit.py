@@ -15,6 +15,7 @@ from schemas.columns import TABLE_COLUMNS
 from schemas.enums import PlanStatus
 from schemas.stored_plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.paces import SMALL_BATCHES
 from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
@@ -247,7 +248,7 @@ def test_auto_picks_batch_without_a_controller(tree: KafkaTree, surveyor: Survey
     assert surveyor.result(tree.hosts, plan.plan_id, "--mode", "auto")["mode"] == "batch"
 
 
-@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("pace", [SMALL_BATCHES])
 def test_fenced_in_the_middle(tree: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan) -> None:
     """The second batch finds another controller: it is fenced, and the later ones are not tried."""
     proxy.lose(Loss(MULTI, nth=3, deliver=False, then=lambda _: take_over(tree.client, 1000)))

@@ -1,5 +1,6 @@
 """A commit that deletes topics: what is shown of them, and what must be typed."""
 
+import dataclasses
 from datetime import UTC, datetime
 
 import pytest
@@ -24,30 +25,19 @@ def topics(tree: KafkaTree) -> None:
     tree.add_topic("orders", {0: [0]})
 
 
-def commit_on_terminal(
-    surveyor: Surveyor, tree: KafkaTree, plan: Plan, answer: str, monkeypatch: pytest.MonkeyPatch
-) -> tuple[int, str]:
-    """Commit on a simulated terminal; return the exit code and the question."""
-    questions: list[str] = []
-
-    def type_in(question: str, **_: object) -> str:
-        questions.append(question)
-        return answer
-
-    monkeypatch.setattr("typer.prompt", type_in)
-    done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
+def commit_on_terminal(surveyor: Surveyor, tree: KafkaTree, plan: Plan, answer: str) -> tuple[int, str]:
+    """Commit on a simulated terminal; return the exit code and stderr, which has the question."""
+    done = dataclasses.replace(surveyor, answer=f"{answer}\n").commit(tree.hosts, plan.plan_id, "--apply")
     assert "warning: a deletion cannot be undone" in done.stderr
-    return done.exit_code, questions[0]
+    return done.exit_code, done.stderr
 
 
 @pytest.mark.parametrize(("answer", "code"), [("payments", 0), ("payment", 1)])
 @pytest.mark.usefixtures("topics", "on_terminal")
-def test_one_topic_is_typed_by_name(
-    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
-) -> None:
+def test_one_topic_is_typed_by_name(surveyor: Surveyor, tree: KafkaTree, answer: str, code: int) -> None:
     plan = deletion(surveyor.warehouse, tree, "payments")
 
-    ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
+    ended, question = commit_on_terminal(surveyor, tree, plan, answer)
 
     assert (ended, "type the topic's name" in question) == (code, True)
     assert (tree.client.exists("/admin/delete_topics/payments") is not None) == (code == 0)
@@ -66,12 +56,10 @@ def test_closing_the_terminal_is_no_agreement(surveyor: Surveyor, tree: KafkaTre
 
 @pytest.mark.parametrize(("answer", "code"), [("2", 0), ("payments", 1)])
 @pytest.mark.usefixtures("topics", "on_terminal")
-def test_several_topics_are_confirmed_by_number(
-    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
-) -> None:
+def test_several_topics_are_confirmed_by_number(surveyor: Surveyor, tree: KafkaTree, answer: str, code: int) -> None:
     plan = deletion(surveyor.warehouse, tree, "payments", "orders")
 
-    ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
+    ended, question = commit_on_terminal(surveyor, tree, plan, answer)
 
     assert (ended, "type the number of topics" in question) == (code, True)
 

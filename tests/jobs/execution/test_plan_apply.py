@@ -1,5 +1,6 @@
 """`surveyor plan ... --apply`: what is shown and asked, what is written, and what a process that ends leaves."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from schemas.columns import TABLE_COLUMNS
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError
+from tests.jobs.support.controllers.kafka_controller import KafkaController, KilledError
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
@@ -36,7 +37,7 @@ def question(tmp_path: Path) -> list[str]:
 
 
 def test_what_is_written_is_what_the_plan_and_its_dry_run_show(
-    surveyor: Surveyor, controller: CancellingController, question: list[str]
+    surveyor: Surveyor, controller: KafkaController, question: list[str]
 ) -> None:
     plan = surveyor.json(*question, "--name", "reverse")
     dry = surveyor.json("commit", "reverse")
@@ -65,17 +66,16 @@ def test_what_is_written_is_what_the_plan_and_its_dry_run_show(
 def test_the_review_is_shown_once_before_the_question(  # noqa: PLR0913, PLR0917 - fixtures and a table
     monkeypatch: pytest.MonkeyPatch,
     surveyor: Surveyor,
-    controller: CancellingController,
+    controller: KafkaController,
     question: list[str],
     stdout_is_terminal: bool,  # noqa: FBT001 - a row of the table
     answer: bool,  # noqa: FBT001 - as above
     code: int,
 ) -> None:
     """A file or a pipe on stdout does not show it to the user, so that the commit shows its own."""
-    monkeypatch.setattr("jobs.runtime.confirmation.confirm", lambda _: answer)
     monkeypatch.setattr("jobs.runtime.confirmation.is_terminal_output", lambda: stdout_is_terminal)
 
-    ran = surveyor(*question, "--apply")
+    ran = replace(surveyor, answer="y\n" if answer else "n\n")(*question, "--apply")
 
     assert (ran.code, ran.stdout.count("~ t-0"), ran.stderr.count("~ t-0")) == (code, 1, int(not stdout_is_terminal))
     assert len(controller.requests) == int(answer)
@@ -83,7 +83,7 @@ def test_the_review_is_shown_once_before_the_question(  # noqa: PLR0913, PLR0917
 
 
 def test_nothing_due_writes_nothing(
-    surveyor: Surveyor, tree: KafkaTree, controller: CancellingController, tmp_path: Path
+    surveyor: Surveyor, tree: KafkaTree, controller: KafkaController, tmp_path: Path
 ) -> None:
     before, same = tree.dump(), reassignment_file(tmp_path, (T, 0, BEFORE[0]))
 
@@ -93,7 +93,7 @@ def test_nothing_due_writes_nothing(
     assert (controller.requests, surveyor.warehouse.rows("commits")) == ([], [])
 
 
-def test_a_drain_of_a_broker_that_leads_nothing_marks_it(surveyor: Surveyor, controller: CancellingController) -> None:
+def test_a_drain_of_a_broker_that_leads_nothing_marks_it(surveyor: Surveyor, controller: KafkaController) -> None:
     """Its plan has no rows; the mark keeps the broker from leading, and only a commit sets or removes it."""
     drain, undrain = (("plan", question, "--brokers", "2", "--apply") for question in ("drain", "undrain"))
 
@@ -107,7 +107,7 @@ def test_a_drain_of_a_broker_that_leads_nothing_marks_it(surveyor: Surveyor, con
     assert (undrained.code, surveyor.warehouse.rows("drained"), controller.requests) == (DONE, [], [])
 
 
-def test_a_refused_plan_is_not_committed(surveyor: Surveyor, controller: CancellingController, tmp_path: Path) -> None:
+def test_a_refused_plan_is_not_committed(surveyor: Surveyor, controller: KafkaController, tmp_path: Path) -> None:
     faulty = reassignment_file(tmp_path, (T, 0, [0, 0]))
 
     ran = surveyor("plan", "reassign", "--reassignment-json-file", faulty, "--apply", "--json")
@@ -116,7 +116,7 @@ def test_a_refused_plan_is_not_committed(surveyor: Surveyor, controller: Cancell
 
 
 def test_a_refused_commit_leaves_the_plan_and_its_fields(
-    surveyor: Surveyor, controller: CancellingController, question: list[str], tree: KafkaTree
+    surveyor: Surveyor, controller: KafkaController, question: list[str], tree: KafkaTree
 ) -> None:
     tree.client.set("/cluster/id", b'{"version":"1","id":"another-cluster-0000000"}')
 
@@ -129,11 +129,11 @@ def test_a_refused_commit_leaves_the_plan_and_its_fields(
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("name", [("--name", "reverse"), ()])
 def test_the_same_command_continues_after_a_crash(
-    surveyor: Surveyor, controller: CancellingController, question: list[str], name: tuple[str, ...], *, done: bool
+    surveyor: Surveyor, controller: KafkaController, question: list[str], name: tuple[str, ...], *, done: bool
 ) -> None:
     command = [*question, *name, "--apply"]
     controller.crash_at(1, done=done)
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         surveyor(*command)
     surveyor.json("snapshot")
 
@@ -149,10 +149,10 @@ def test_the_same_command_continues_after_a_crash(
 
 @pytest.mark.parametrize("differently", [("--throttle", "6MB"), ("--name", "again"), ("--name", "again", "--yes")])
 def test_the_same_goal_continues_after_a_crash(
-    surveyor: Surveyor, controller: CancellingController, question: list[str], differently: tuple[str, ...]
+    surveyor: Surveyor, controller: KafkaController, question: list[str], differently: tuple[str, ...]
 ) -> None:
     controller.crash_at(1, done=True)
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         surveyor(*question, "--apply", "--throttle", "5MB")
     (begun,) = surveyor.warehouse.rows("plans")
 
@@ -165,13 +165,13 @@ def test_the_same_goal_continues_after_a_crash(
     assert (controller.requests, surveyor.warehouse.rows("throttles")) == ([{(T, 0): [2, 1, 0]}], [])
 
 
-def test_an_undrain_that_crashed_continues(surveyor: Surveyor, controller: CancellingController) -> None:
+def test_an_undrain_that_crashed_continues(surveyor: Surveyor, controller: KafkaController) -> None:
     """The mark may be gone already, by which the same goal would plan nothing."""
     command = ("plan", "undrain", "--brokers", "0", "--apply")
     assert surveyor("plan", "drain", "--brokers", "0", "--apply").code == DONE
     drained = controller.assigned(T, 0)[0]
     controller.crash_at(len(controller.requests) + 1, done=False)
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         surveyor(*command)
     surveyor.warehouse.delete("drained", "true")
 
@@ -182,14 +182,14 @@ def test_an_undrain_that_crashed_continues(surveyor: Surveyor, controller: Cance
     assert "plan again for what has changed since: surveyor plan undrain --brokers 0 --apply" in again.stdout
 
 
-def test_a_rollback_that_crashed_continues(surveyor: Surveyor, controller: CancellingController) -> None:
+def test_a_rollback_that_crashed_continues(surveyor: Surveyor, controller: KafkaController) -> None:
     fewer = surveyor("plan", "reassign", "--replication-factor", "1", "--skip-elections", "--apply", "--name", "one")
     assert fewer.code == DONE, fewer
     controller.crash_at(len(controller.requests) + 1, done=True)
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         surveyor("rollback", "one", "--apply")
     for partition in BEFORE:
-        controller.finish(T, partition)
+        controller.finish((T, partition))
 
     again = surveyor("rollback", "one", "--apply", "--name", "back")
 
@@ -201,10 +201,10 @@ def test_a_rollback_that_crashed_continues(surveyor: Surveyor, controller: Cance
 
 
 def test_a_file_with_other_content_is_another_goal(
-    surveyor: Surveyor, controller: CancellingController, question: list[str], tmp_path: Path
+    surveyor: Surveyor, controller: KafkaController, question: list[str], tmp_path: Path
 ) -> None:
     controller.crash_at(1, done=True)
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         surveyor(*question, "--apply")
     reassignment_file(tmp_path, (T, 1, [1, 0]))
 
@@ -216,7 +216,7 @@ def test_a_file_with_other_content_is_another_goal(
 
 
 def test_a_plan_names_the_plan_that_moves_what_it_leaves_alone(
-    surveyor: Surveyor, controller: CancellingController, tmp_path: Path
+    surveyor: Surveyor, controller: KafkaController, tmp_path: Path
 ) -> None:
     command = ["plan", "reassign", "--reassignment-json-file", reassignment_file(tmp_path, (T, 1, [0, 2]))]
     assert surveyor(*command, "--apply", "--name", "move", "--max-wait", "0s").code == RUNNING
@@ -240,7 +240,7 @@ def test_a_plan_of_which_all_is_rejected_is_not_done(surveyor: Surveyor, tree: K
     assert (ran.code, ran.json["changes"], ran.json["rejected"]) == (REFUSED, 0, 1)
 
 
-def test_the_wait_ends_with_how_to_go_on(surveyor: Surveyor, controller: CancellingController, tmp_path: Path) -> None:
+def test_the_wait_ends_with_how_to_go_on(surveyor: Surveyor, controller: KafkaController, tmp_path: Path) -> None:
     move = reassignment_file(tmp_path, (T, 1, [0, 2]))
 
     command = ["plan", "reassign", "--reassignment-json-file", move, "--apply", "--max-wait", "0s"]

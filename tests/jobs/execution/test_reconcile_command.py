@@ -16,6 +16,7 @@ from jobs.repositories.plans.repository import read_plan
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.commands.interrupted_commit import interrupted_program
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -26,9 +27,9 @@ BATCH = ("--mode", "batch")
 
 
 @pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path, no_takeover: None) -> Surveyor:  # noqa: ARG001 - for its effect
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
     tree.add_topic("orders", REPLICAS)
-    return Surveyor(tree.hosts, tmp_path / "warehouse")
+    return Surveyor(tree.hosts, tmp_path / "warehouse", pace=NO_TAKEOVER)
 
 
 @pytest.fixture
@@ -100,11 +101,10 @@ def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypat
         "jobs.execution.reconcile.apply_plan",
         lambda settings, _, plan, *__, **___: CommitLog.open(settings.warehouse, plan),
     )
-    monkeypatch.setattr("jobs.execution.reconcile.MAX_IDLE_CYCLES", 2)
 
     ran = reconcile(surveyor, "--apply", "--until-quiet")
 
-    assert "not quiet after 2 cycles" in ran.stdout
+    assert "not quiet after 3 cycles" in ran.stdout
 
 
 def test_request_waits_for_the_controller(surveyor: Surveyor, tree: KafkaTree) -> None:
@@ -193,23 +193,18 @@ def test_without_a_snapshot_nothing_is_planned(surveyor: Surveyor) -> None:
     assert (ran.code, "check the chroot" in ran.stderr) == (UNREADABLE, True)
 
 
-@pytest.fixture
-def answers_no(on_terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - for its effect
-    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
-
-
-@pytest.mark.usefixtures("incident", "answers_no")
+@pytest.mark.usefixtures("incident", "on_terminal")
 def test_no_on_the_terminal_changes_nothing(surveyor: Surveyor, tree: KafkaTree) -> None:
     before = tree.dump()
 
-    ran = reconcile(surveyor, "--apply")
+    ran = reconcile(replace(surveyor, answer="n\n"), "--apply")
 
     assert (ran.code, "was not answered with yes; plan" in ran.stderr) == (ERROR, True)
     assert "would be written: ~ orders-2  leader 2→0" in ran.stderr, "the question follows what it is about"
     assert tree.dump() == before
 
 
-@pytest.mark.usefixtures("incident", "answers_no")
+@pytest.mark.usefixtures("incident", "on_terminal")
 def test_a_cycle_in_which_nothing_was_asked_approves_no_later_one(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +216,7 @@ def test_a_cycle_in_which_nothing_was_asked_approves_no_later_one(
 
     monkeypatch.setattr("jobs.execution.reconcile.check_before_commit", check)
 
-    ran = reconcile(surveyor, "--apply", "--until-quiet")
+    ran = reconcile(replace(surveyor, answer="n\n"), "--apply", "--until-quiet")
 
     assert (ran.code, "was not answered with yes; plan" in ran.stderr) == (ERROR, True)
     assert tree.dump() == before
@@ -308,11 +303,10 @@ def test_a_plan_that_lost_rows_is_refused(surveyor: Surveyor, tree: KafkaTree, m
 def test_a_plan_that_another_run_deletes_is_made_again(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find nothing due, and the other one plans on the later snapshot."""
     others: list[Ran] = []
+    runs = iter([lambda: others.append(reconcile(surveyor, "--apply"))])
 
     def reads_late(*arguments: object) -> object:
-        if not others:
-            monkeypatch.setattr("jobs.planning.reconcile.read_plan", read_plan)
-            others.append(reconcile(surveyor, "--apply"))
+        next(runs, lambda: None)()
         return read_plan(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("jobs.planning.reconcile.read_plan", reads_late)

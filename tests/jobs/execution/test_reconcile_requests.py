@@ -1,5 +1,6 @@
 """Requests in /admin, carried out by plans and commits without a controller; brokers only receive."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -14,7 +15,7 @@ from msgspec.structs import asdict, replace
 from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.core.errors import FencedError
-from jobs.execution.batch.topic_operations import write_tasks
+from jobs.execution.batch.standalone_operations import write_tasks
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.runtime.settings import Settings
 from schemas.enums import OperationKind, Outcome, PlanKind
@@ -24,6 +25,7 @@ from schemas.znode_codecs import State, decode_partitions, encode_state
 from tests.docs.command_checks import fault
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held_controllership import commit_held
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers, ReceivedRequest
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.rows.request_steps import steps_due, store_steps
@@ -38,11 +40,10 @@ Compared = tuple[list[Row], list[Row]]
 
 
 @pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path, no_takeover: None, monkeypatch: pytest.MonkeyPatch) -> Surveyor:  # noqa: ARG001 - for its effect
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
     """There is no controller before and after a commit."""
-    monkeypatch.setattr("jobs.execution.reconcile.FIRST_PAUSE_SECONDS", 0.0)
     tree.client.delete("/controller")
-    return Surveyor(tree.hosts, tmp_path / "warehouse")
+    return Surveyor(tree.hosts, tmp_path / "warehouse", pace=dataclasses.replace(NO_TAKEOVER, first_pause=0.0))
 
 
 def asks(tree: KafkaTree, path: str, *partitions: dict[str, Any]) -> None:

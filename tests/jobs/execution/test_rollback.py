@@ -13,7 +13,7 @@ from schemas.rows import Row
 from schemas.stored_plan import Plan, RowOutcome
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.commands import Surveyor as SurveyorOnTree
-from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError
+from tests.jobs.support.controllers.kafka_controller import KafkaController, KilledError
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import store_plan
@@ -29,7 +29,7 @@ AFTER = {0: [0, 1, 2], 1: [2, 1, 0], 2: [1, 2]}
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, warehouse: Warehouse, controller: CancellingController) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse, controller: KafkaController) -> Plan:
     """A plan that is committed and complete."""
     tree.add_topic(T, BEFORE)
     changes = [reassignment(tree, T, number, after) for number, after in AFTER.items()]
@@ -48,10 +48,10 @@ def committed(warehouse: Warehouse, plan: Plan) -> None:
     commit_log.close()
 
 
-def carry_out(controller: CancellingController, targets: dict[int, list[int]]) -> None:
+def carry_out(controller: KafkaController, targets: dict[int, list[int]]) -> None:
     controller.reassign({(T, number): after for number, after in targets.items()})
     for number in targets:
-        controller.finish(T, number)
+        controller.finish((T, number))
 
 
 def rollback(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Any:  # noqa: ANN401 - a Result of typer
@@ -75,7 +75,7 @@ def rejected(warehouse: Warehouse, plan_id: str) -> dict[int, str]:
 
 
 def test_without_apply_the_plan_is_only_stored(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController, plan: Plan
 ) -> None:
     before, commit_log = tree.dump(), warehouse.rows("commits")
 
@@ -126,14 +126,14 @@ def test_detailed_exitcode(tree: KafkaTree, surveyor: Surveyor) -> None:
 
 
 def test_commit_and_verify_finish_it(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController, plan: Plan
 ) -> None:
     undoing = result(surveyor, tree)["plan_id"]
 
     committed = surveyor.run("commit", undoing, "--zookeeper", tree.hosts, *APPLY)
     surveyor.run("verify", undoing, "--zookeeper", tree.hosts)
     meanwhile = surveyor.status(plan.plan_id)
-    controller.finish(T, 2)
+    controller.finish((T, 2))
     surveyor.run("commit", undoing, "--zookeeper", tree.hosts, "--apply")
     surveyor.run("verify", undoing, "--zookeeper", tree.hosts)
 
@@ -145,11 +145,11 @@ def test_commit_and_verify_finish_it(
 
 
 def test_apply_commits_at_once_and_only_once(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, plan: Plan
 ) -> None:
     first = result(surveyor, tree, *APPLY, code=RUNNING)
     again = result(surveyor, tree, *APPLY, code=RUNNING)
-    controller.finish(T, 2)
+    controller.finish((T, 2))
     last = result(surveyor, tree, "--apply")
 
     assert controller.requests == [{(T, p): BEFORE[p] for p in BEFORE}]
@@ -160,12 +160,12 @@ def test_apply_commits_at_once_and_only_once(
 
 @pytest.mark.usefixtures("plan")
 def test_stale_rows_decide_the_detailed_exit_code(
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     back = result(surveyor, tree, "--name", "back")
     carry_out(controller, {0: [2, 1]})
     assert rollback(surveyor, tree, "--name", "back", *APPLY).exit_code == RUNNING
-    controller.finish(T, 2)
+    controller.finish((T, 2))
 
     done = rollback(surveyor, tree, "--name", "back", *APPLY, "--detailed-exitcode", "--json")
     summary = json.loads(done.stdout)
@@ -180,7 +180,7 @@ def test_stale_rows_decide_the_detailed_exit_code(
 
 
 def test_what_another_plan_moved_stays(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     """Both plans wanted partition 0 there: the other one moved it, and this one found it done."""
     tree.add_topic(T, BEFORE)
@@ -204,11 +204,11 @@ def test_what_another_plan_moved_stays(
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("crash", [True, False])
 def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
-    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, *, crash: bool, done: bool
+    tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, plan: Plan, *, crash: bool, done: bool
 ) -> None:
     if crash:
         controller.crash_at(1, done=done)
-        with pytest.raises(CrashError):
+        with pytest.raises(KilledError):
             rollback(surveyor, tree, *APPLY)
     else:
         controller.lose_answer_of(1, done=done)
@@ -217,7 +217,7 @@ def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
             assert rollback(surveyor, tree, *APPLY).exit_code == (RUNNING if done else ERROR)
 
     again = result(surveyor, tree, *APPLY, code=RUNNING)
-    controller.finish(T, 2)
+    controller.finish((T, 2))
     last = result(surveyor, tree, "--apply")
 
     assert len(controller.requests) == (1 if done else 2)
@@ -227,7 +227,7 @@ def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
 
 
 def test_waves_are_reversed(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     """Partition 0 was moved in the waves 0 and 2, partition 2 in wave 1."""
     tree.add_topic(T, BEFORE)
@@ -251,10 +251,10 @@ def test_waves_are_reversed(
 
 @pytest.mark.usefixtures("plan")
 def test_complete_part_of_a_cancelled_plan_goes_back(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController
 ) -> None:
     controller.reassign({(T, 2): BEFORE[2]})
-    controller.finish(T, 2)
+    controller.finish((T, 2))
     warehouse.update("plans", "true", status="'cancelled'")
 
     summary = result(surveyor, tree)
@@ -264,14 +264,14 @@ def test_complete_part_of_a_cancelled_plan_goes_back(
 
 
 def test_irreversible_partitions_are_rejected_and_the_rest_moved(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: KafkaController, plan: Plan
 ) -> None:
     """Broker 0, a former replica of 2, died; another client moved 0.
 
     Partition 1 keeps its dead replica and has another leader.
     """
     tree.unregister(0)
-    controller.put_state(T, 1, leader=1, isr=[2, 1])
+    controller.set_state((T, 1), leader=1, isr=[2, 1])
     controller.reassign({(T, 0): [1, 2]})
 
     summary = result(surveyor, tree, *APPLY)
@@ -349,7 +349,7 @@ def test_plans_that_are_not_rolled_back(
 
 
 @pytest.mark.usefixtures("plan")
-def test_limits_are_those_of_commit(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
+def test_limits_are_those_of_commit(tree: KafkaTree, surveyor: Surveyor, controller: KafkaController) -> None:
     done = rollback(surveyor, tree, "--apply", "--max-changes", "1")
 
     assert (done.exit_code, controller.requests) == (REFUSED, [])

@@ -1,6 +1,7 @@
 """`surveyor load import` of files: what is stored, what is refused. Oracle: dictionaries of the rows, updated."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -80,11 +81,28 @@ def test_counts(surveyor: Surveyor, tmp_path: Path) -> None:
         "topics": 2,
         "partitions": 2,
         "hours": 2,
+        "rows_for_every_hour": 0,
         "first_hour": "2026-11-20T00:00:00Z",
         "last_hour": "2026-11-21T00:00:00Z",
         "skipped": 0,
         "unknown": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("lines", "period"),
+    [
+        (
+            ["a,0,2026-11-20,1", "a,1,,2"],
+            "1 hour from 2026-11-20 00:00 to 2026-11-20 00:00 UTC and 1 row for every hour",
+        ),
+        (["a,0,,1", "a,1,,2"], "for every hour"),
+    ],
+)
+def test_rows_for_every_hour_are_named(surveyor: Surveyor, tmp_path: Path, lines: list[str], period: str) -> None:
+    file = _file(tmp_path, "topic,partition,hour,bytes_in", *lines)
+    shown = surveyor.run("load", "import", file).stdout.splitlines()[0]
+    assert shown == f"{file}: 2 rows of 2 partitions in 1 topic, {period}: bytes_in"
 
 
 REFUSED: Final[list[tuple[list[str], list[str], int, str]]] = [
@@ -165,6 +183,81 @@ def test_measured_loads_and_other_clusters_stay(surveyor: Surveyor, tmp_path: Pa
     assert (methods, len(other.rows("partition_load"))) == ({"delta_size": 5.0, "imported": 1.0}, 1)
 
 
+def _broker_loads(warehouse: Warehouse) -> dict[tuple[int, datetime], tuple[Any, ...]]:
+    columns = ("leaders", "bytes_in", "replication_in", "bytes_out", "replication_out", "size_bytes")
+    return {
+        (row["broker_id"], row["hour"]): tuple(row[name] for name in columns) for row in warehouse.rows("broker_load")
+    }
+
+
+def test_loads_of_brokers_are_those_of_their_partitions_in_imported_hours(surveyor: Surveyor, tmp_path: Path) -> None:
+    ten, eleven, twelve = (TEN + timedelta(hours=number) for number in range(3))
+    measured = {"hour": twelve, "broker_id": 1, "leaders": 9, "replicas": 9, "bytes_in": 9.0}
+    rates = {"replication_in": 9.0, "bytes_out": 9.0, "replication_out": 9.0}
+    surveyor.warehouse.append("broker_load", [measured | rates])
+    row = {"topic": "a", "partition": 1, "hour": twelve, "samples": 1, "bytes_in": 9.0, "method": "delta_size"}
+    surveyor.warehouse.append("partition_load", [row])
+    lines = [
+        f"a,0,{ten.isoformat()},10,4,7",
+        f"b,0,{eleven.isoformat()},3,,",
+        f"a,0,{twelve.isoformat()},1,,",
+        "a,1,,5,,",
+    ]
+    surveyor.run("load", "import", _file(tmp_path, HEADER, *lines))
+    expected = {
+        (1, ten): (1, 10.0, 0.0, 4.0, 10.0, 7),
+        (2, ten): (0, 0.0, 10.0, 0.0, 0.0, 7),
+        (1, eleven): (1, 3.0, 0.0, None, 0.0, None),
+        (1, twelve): (9, 9.0, 9.0, 9.0, 9.0, None),
+    }
+    assert _broker_loads(surveyor.warehouse) == expected
+    surveyor.run("load", "import", _file(tmp_path, HEADER, f"a,1,{ten.isoformat()},1,,"))
+    expected |= {(1, ten): (1, 10.0, 1.0, 4.0, 10.0, 7), (2, ten): (1, 1.0, 10.0, 0.0, 1.0, 7)}
+    assert _broker_loads(surveyor.warehouse) == expected
+
+
+@pytest.mark.parametrize("hour", ["", "2026-11-20T10:00Z"])
+def test_readers_that_an_import_does_not_have_are_unknown(surveyor: Surveyor, tmp_path: Path, hour: str) -> None:
+    """In the load of brokers, racks, topics and partitions, and on pages."""
+    surveyor.run("load", "import", _file(tmp_path, "topic,partition,hour,bytes_in", f"a,0,{hour},8", f"a,1,{hour},4"))
+    for by in ("broker", "rack", "topic", "partition"):
+        shown = json.loads(surveyor.run("show", "load", "--by", by, "--json").stdout)
+        assert {row["bytes_out"] for row in shown["rows"]} == {None}
+        assert shown["total"]["bytes_out"] is None
+        assert (shown["total"]["bytes_in"], shown["rows"][0]["bytes_in"] >= 8) == (12, True)
+        text = surveyor.run("show", "load", "--by", by).stdout
+        assert ("to_readers" in text, "out " in text.splitlines()[0]) == (False, False)
+    page = tmp_path / "page.html"
+    surveyor.run("report", "--out", str(page))
+    html = page.read_text()
+    assert "<strong>unknown</strong>bytes out to consumers" in html
+    labels = re.findall(r'"label":\s?"(MiB/s.*?)"', html)
+    assert ("MiB/s in" in labels, "MiB/s out" in labels) == (True, False)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_profile_has_the_peaks_of_imported_hours(surveyor: Surveyor, tmp_path: Path) -> None:
+    rates = {
+        TEN: (9, 1),
+        TEN + timedelta(hours=1): (1, 1),
+        TEN + timedelta(hours=4): (1, 8),
+        TEN + timedelta(hours=5): (0, 1),
+    }
+    lines = [f"a,{number},{hour.isoformat()},{rate},," for hour, of in rates.items() for number, rate in enumerate(of)]
+    surveyor.run("load", "import", _file(tmp_path, HEADER, *lines))
+    surveyor.run("load", "profile")
+    rows = surveyor.warehouse.rows("load_profiles")
+    loads = {(row["window"], row["partition"]): row["bytes_in"] for row in rows}
+    assert loads == {
+        ("Fri 10:00", 0): 9.0,
+        ("Fri 10:00", 1): 1.0,
+        ("Fri 11:00", 0): 1.0,
+        ("Fri 11:00", 1): 1.0,
+        ("Fri 14:00", 0): 1.0,
+        ("Fri 14:00", 1): 8.0,
+    }
+
+
 Values = dict[str, float | int | None]
 HOURS: Final = st.one_of(st.none(), st.integers(0, 3).map(lambda hours: TEN + timedelta(hours=hours)))
 KEYS: Final = st.tuples(st.sampled_from([("a", 0), ("a", 1), ("b", 0)]), HOURS)
@@ -192,9 +285,9 @@ def test_imports_one_after_the_other(tmp_path: Path, cluster: Cluster, files: li
             texts = ["" if value is None else str(value) for value in stated.values()]
             lines.append(",".join([name, str(number), "" if hour is None else hour.isoformat(), *texts]))
             expected[name, number, hour] = expected.get((name, number, hour), {}) | stated
-        file = read_load_file(Path(_file(tmp_path, *lines)))
+        file = read_load_file(Path(_file(tmp_path, *lines)), TEN + timedelta(hours=3))
         known, _ = known_loads(warehouse, snapshot, file, skip_unknown=False)
         for _ in range(2):
-            store_loads(warehouse, known, file.columns)
+            store_loads(warehouse, snapshot, known, file.columns)
     assert _stored(warehouse) == {key: tuple(map(row.get, LOAD_COLUMNS)) for key, row in expected.items()}
     assert len(warehouse.rows("partition_load")) == len(expected)

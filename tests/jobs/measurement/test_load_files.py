@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given
@@ -18,11 +19,13 @@ from jobs.measurement.load_files import LOAD_COLUMNS, read_load_file
 
 TEN: Final = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
+NOW: Final = TEN + timedelta(days=100)
+
 Row = dict[str, Any]
 
 
 def _rows(path: Path) -> list[Row]:
-    return as_rows(read_load_file(path).rows)
+    return as_rows(read_load_file(path, NOW).rows)
 
 
 READ: Final[list[tuple[str, str, list[Row]]]] = [
@@ -79,13 +82,18 @@ FAULTS: Final[list[tuple[str, str]]] = [
     ("topic,partition,x\nt,0,1\n", "unknown column 'x'; known are topic, partition, hour"),
     ("topic,topic,partition,bytes_in\nt,t,0,1\n", "has the column topic twice"),
     (HEADER + LINE + "\n" + "t,0,1\n", "line 4 has 3 fields, expected 5: topic, partition"),
+    (HEADER + LINE + "t\n" + LINE, "line 3 has 1 field, expected 5: topic, partition"),
+    (HEADER + LINE + '"t,1,,,\n' + LINE, "line 3: a quote is not closed"),
+    (HEADER + LINE + 't,1,,,"5\n' + LINE, "line 3: a quote is not closed"),
+    (HEADER + '"t",1,,,5\n"t"",2,,,5\n"u",1,,,5\n', "line 3: a quote is not closed"),
+    ('"' + HEADER + LINE, "line 1: a quote is not closed"),
     (HEADER + LINE + ",1,,,\n", "line 3: topic has no value, expected the name of a topic"),
     (HEADER + LINE + "t,,,,\n", "line 3: partition has no value, expected an integer from 0 to 2147483647"),
     (HEADER + LINE + "t,-1,,,\n", "line 3: partition has '-1', expected an integer from 0"),
     (HEADER + LINE + "t,1.5,,,\n", "line 3: partition has '1.5', expected an integer from 0"),
     (HEADER + LINE + "t,2147483648,,,\n", "line 3: partition has '2147483648', expected an integer from 0"),
     (HEADER + LINE + "t,99999999999999999999,,,\n", "line 3: partition has '99999999999999999999', expected"),
-    (HEADER + LINE + "t,1,,fast,\n", "line 3: bytes_in has 'fast', expected bytes per second, a finite number"),
+    (HEADER + LINE + "t,1,,fast,\n", "line 3: bytes_in has 'fast', expected bytes per second from 0 to"),
     (HEADER + LINE + "t,1,,-0.5,\n", "line 3: bytes_in has '-0.5', expected bytes per second"),
     (HEADER + LINE + "t,1,,nan,\n", "line 3: bytes_in has 'nan', expected bytes per second"),
     (HEADER + LINE + "t,1,,inf,\n", "line 3: bytes_in has 'inf', expected bytes per second"),
@@ -96,6 +104,10 @@ FAULTS: Final[list[tuple[str, str]]] = [
     (HEADER + LINE + "t,1,yesterday,1,\n", "line 3: hour has 'yesterday', expected the start of an hour in UTC"),
     (HEADER + LINE + "t,1,2026-11-20T10:05Z,1,\n", "line 3: hour has '2026-11-20T10:05Z', expected the start"),
     (HEADER + LINE + "t,1,2026-11-20T10:00+05:30,1,\n", "line 3: hour has '2026-11-20T10:00+05:30', expected"),
+    (
+        HEADER + LINE + "t,1,2027-11-20T10:00Z,1,\n",
+        "line 3: hour has '2027-11-20T10:00Z', expected an hour that has begun",
+    ),
     (HEADER + LINE + "t,1,x,,\n\nu,1,y,,\n", "or nothing (2 rows have such a fault)"),
     (HEADER + LINE + "u,0,,,\n" + LINE, "line 4: t-0 has a second row for 2026-11-20 10:00 UTC, the first is line 2"),
     (HEADER + "t,0,,,\nt,0,,,\n", "line 3: t-0 has a second row for every hour, the first is line 2"),
@@ -106,7 +118,7 @@ FAULTS: Final[list[tuple[str, str]]] = [
 def test_a_fault(tmp_path: Path, text: str, message: str) -> None:
     (path := tmp_path / "loads.csv").write_text(text)
     with pytest.raises(UsageError) as raised:
-        read_load_file(path)
+        read_load_file(path, NOW)
     assert message in str(raised.value)
 
 
@@ -127,6 +139,19 @@ def test_a_parquet_file_with_other_types(tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in _rows(path)] == [("t", 0, TEN, 1.0, 3), ("t", 1, None, None, 4)]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York", "Asia/Kathmandu", "+05:30"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_hours_of_parquet_are_those_of_utc_in_any_zone(tmp_path: Path, zone: str, unit: str) -> None:
+    hours = pa.array([TEN], pa.timestamp(unit, zone))
+    path = _parquet(tmp_path / "loads.parquet", topic=["t"], partition=[0], hour=hours, bytes_in=[1.0])
+    assert [row["hour"] for row in _rows(path)] == [TEN]
+    path = _parquet(
+        path, topic=["t"], partition=[0], hour=pc.add(hours, pa.scalar(timedelta(minutes=30))), bytes_in=[1.0]
+    )
+    with pytest.raises(UsageError, match="expected the start of an hour in UTC"):
+        read_load_file(path, NOW)
+
+
 PARQUET_FAULTS: Final[list[tuple[dict[str, Any], str]]] = [
     ({"bytes_in": [1.0, float("nan")]}, "row 2: bytes_in has nan, expected bytes per second"),
     ({"bytes_in": [1.0, float("-inf")]}, "row 2: bytes_in has -inf, expected bytes per second"),
@@ -134,6 +159,7 @@ PARQUET_FAULTS: Final[list[tuple[dict[str, Any], str]]] = [
     ({"size_bytes": pa.array([1, 2**63], pa.uint64())}, "row 2: size_bytes has 9223372036854775808, expected whole"),
     ({"bytes_in": [True, False]}, "bytes_in of type bool, expected numbers"),
     ({"bytes_in": [1, 2], "hour": [TEN, TEN + timedelta(seconds=1)]}, "row 2: hour has 2026-11-20 10:00:01"),
+    ({"bytes_in": [1, 2], "hour": [TEN, TEN + timedelta(days=365)]}, "row 2: hour has 2027-11-20 10:00:00"),
     ({"bytes_in": [1, 2], "hour": [1, 2]}, "hour of type int64, expected a time"),
     ({"bytes_in": [1, 2], "topic": [1, 2]}, "topic of type int64, expected text"),
     ({"bytes_in": [1, 2], "partition": [0, None]}, "row 2: partition has no value"),
@@ -144,7 +170,7 @@ PARQUET_FAULTS: Final[list[tuple[dict[str, Any], str]]] = [
 def test_a_fault_in_parquet(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     path = _parquet(tmp_path / "loads.parquet", **{"topic": ["t", "t"], "partition": [0, 1], **columns})
     with pytest.raises(UsageError, match=message):
-        read_load_file(path)
+        read_load_file(path, NOW)
 
 
 UNREADABLE: Final[list[tuple[bytes | None, str]]] = [
@@ -161,7 +187,7 @@ def test_an_unreadable_file(tmp_path: Path, content: bytes | None, message: str)
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=message):
-        read_load_file(path)
+        read_load_file(path, NOW)
 
 
 NAMES: Final = st.text(st.characters(categories=("Ll", "Lu", "Nd"), include_characters="._-"), min_size=1, max_size=8)

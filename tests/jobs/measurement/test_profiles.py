@@ -1,5 +1,7 @@
 """`surveyor load profile`: the windows in which brokers peak, and the load of partitions in them."""
 
+import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +13,8 @@ from tests.jobs.support.commands.commands import Surveyor
 pytestmark = pytest.mark.usefixtures("spark")
 
 MONDAY: Final = datetime(2026, 11, 2, tzinfo=UTC)
-RATES: Final = {"replication_in": 0.0, "bytes_out": 0.0, "replication_out": 0.0, "leaders": 1, "replicas": 1}
+COUNTS: Final = {"leaders": 1, "replicas": 1}
+RATES: Final = {"replication_in": 0.0, "bytes_out": 0.0, "replication_out": 0.0, **COUNTS}
 WEEKS: Final = 4
 
 
@@ -80,14 +83,98 @@ def test_other_hours_give_a_new_version(surveyor: Surveyor) -> None:
 
 def test_imported_loads_of_every_hour_are_one_window(surveyor: Surveyor) -> None:
     surveyor.warehouse.ensure_tables()
-    row = {"topic": "orders", "partition": 0, "method": "imported", "samples": 0, "bytes_in": 7.0}
+    row = {"topic": "orders", "partition": 0, "method": "imported", "samples": 0, "bytes_in": 7.0, "size_bytes": 1}
     surveyor.warehouse.append("partition_load", [row])
-    surveyor.json("load", "profile", "--name", "given")
+    said = surveyor("load", "profile", "--name", "given").stdout
+    assert "surveyor plan reassign --rebalance --by-load --profile given" in said
     assert surveyor.rows("load_profiles", "profile", "window", "topic", "bytes_in") == [
         ("given", "always", "orders", 7.0)
+    ]
+
+
+def test_imported_hours_have_the_windows_of_all_brokers(surveyor: Surveyor) -> None:
+    """The loads of brokers are not stored for hours that were only imported."""
+    surveyor.warehouse.ensure_tables()
+    row = {"topic": "orders", "partition": 0, "method": "imported", "samples": 0}
+    rates = {9: 7.0, 10: 9.0, 11: 1.0, 12: 8.0}
+    rows = [{**row, "hour": MONDAY + timedelta(hours=hour), "bytes_in": rate} for hour, rate in rates.items()]
+    surveyor.warehouse.append("partition_load", rows)
+    assert surveyor.json("load", "profile")["windows"] == ["Mon 09:00", "Mon 10:00", "Mon 12:00"]
+    assert surveyor.rows("load_profiles", "window", "bytes_in") == [
+        ("Mon 09:00", 7.0),
+        ("Mon 10:00", 9.0),
+        ("Mon 12:00", 8.0),
     ]
 
 
 def test_without_loads_the_commands_that_make_them_are_named(surveyor: Surveyor) -> None:
     ran = surveyor("load", "profile")
     assert (ran.code != 0, "surveyor load rollup" in ran.stderr) == (True, True)
+
+
+LEADER_IN, LEADER_OUT, FOLLOWER_IN = 2e-6, 1e-6, 5e-7
+"""Percent of all cores for a byte per second."""
+
+
+def _measured_cpu(surveyor: Surveyor, cpu: Callable[[float], float]) -> None:
+    """Store the CPU of three brokers in nine hours, and what Prometheus knows of another one before the first sample.
+
+    `cpu` changes the CPU of these rates, which are not proportional to each other.
+    """
+    chance = random.Random(49)  # noqa: S311 - no secret
+    brokers: list[dict[str, Any]] = []
+    metrics: list[dict[str, Any]] = []
+    for number in range(9):
+        for broker in range(4):
+            rates = {name: chance.uniform(1e6, 2e7) for name in (*RATES, "bytes_in") if name not in COUNTS}
+            received, sent = rates["bytes_in"], rates["bytes_out"] + rates["replication_out"]
+            used = cpu(LEADER_IN * received + LEADER_OUT * sent + FOLLOWER_IN * rates["replication_in"])
+            hour = MONDAY + timedelta(hours=number)
+            if broker < 3:
+                brokers.append({"hour": hour, "broker_id": broker, "cpu": used, **rates, **COUNTS})
+                continue
+            measured = {"sampled_at": hour - timedelta(days=1), "broker_id": broker, "source": "prometheus"}
+            metrics += [{**measured, "metric": name, "value": value} for name, value in {**rates, "cpu": used}.items()]
+    surveyor.warehouse.ensure_tables()
+    surveyor.warehouse.append("broker_load", brokers)
+    surveyor.warehouse.append("broker_metrics", metrics)
+    load = {"topic": "orders", "partition": 0, "method": "delta_size", "samples": 12}
+    rates = {"bytes_in": 1e6, "bytes_out": 3e6, "size_bytes": 1}
+    hours = {row["hour"] for row in brokers}
+    surveyor.warehouse.append("partition_load", [{"hour": hour, **load, **rates} for hour in sorted(hours)])
+
+
+def test_cpu_is_fitted_to_hours_of_brokers(surveyor: Surveyor) -> None:
+    """A partition without a stored list of replicas counts without followers."""
+    _measured_cpu(surveyor, lambda used: used)
+    ran = surveyor("load", "profile")
+    assert "CPU is modelled, R² 1.00" in ran.stdout
+    columns = ("cpu_leader", "cpu_follower", "cpu_leader_in", "cpu_leader_out", "cpu_follower_in", "cpu_r2")
+    fitted = (5.0, 0.5, LEADER_IN, LEADER_OUT, FOLLOWER_IN, 1.0)
+    [row] = {*surveyor.rows("load_profiles", *columns)}
+    assert row == pytest.approx(fitted)
+
+
+def test_cpu_that_rates_do_not_explain_is_not_modelled(surveyor: Surveyor) -> None:
+    noise = random.Random(50)  # noqa: S311 - no secret
+    _measured_cpu(surveyor, lambda used: used + noise.uniform(0, 500))
+    profile = surveyor.json("load", "profile")
+    assert profile["cpu"]["r2"] < 0.6
+    assert f"CPU is not modelled: R² {profile['cpu']['r2']:.2f} is below 0.6" in surveyor("load", "profile").stdout
+    rows = surveyor.rows("load_profiles", "cpu_leader", "cpu_follower", "cpu_r2")
+    assert {*rows} == {(None, None, profile["cpu"]["r2"])}
+
+
+def test_cpu_that_is_imported_later_gives_a_new_version(surveyor: Surveyor) -> None:
+    _measured_cpu(surveyor, lambda used: used)
+    stored = surveyor.warehouse.rows("broker_load")
+    surveyor.warehouse.delete("broker_load", "true")
+    surveyor.warehouse.append("broker_load", [{**row, "cpu": None} for row in stored])
+    assert surveyor.json("load", "profile")["cpu"] is None
+    cpu = [
+        {"sampled_at": row["hour"], "broker_id": row["broker_id"], "metric": "cpu", "value": row["cpu"]}
+        for row in stored
+    ]
+    surveyor.warehouse.append("broker_metrics", [{**row, "source": "prometheus"} for row in cpu])
+    profile = surveyor.json("load", "profile")
+    assert (profile["version"], profile["cpu"]["r2"]) == (2, pytest.approx(1.0))

@@ -1,5 +1,9 @@
 """Samples of simulated brokers: large requests, brokers that refuse, and leaders elsewhere than in the snapshot."""
 
+import subprocess
+import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -9,7 +13,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.measurement.sample_store import changed_capacity, disk_metrics
-from jobs.measurement.sampling import sample_repeatedly, take_sample
+from jobs.measurement.sampling import report_sample, sample_repeatedly, take_sample
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import LogDir
 from tests.jobs.support.kafka.sampled_brokers import (
@@ -19,7 +23,7 @@ from tests.jobs.support.kafka.sampled_brokers import (
     OFFSET_FETCH,
     SampledCluster,
 )
-from tests.jobs.support.rows.warehouse_rows import NOW
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster
 
 Key = tuple[str, int]
 
@@ -143,6 +147,32 @@ def _dying_at(table: str, write: Callable[..., Any]) -> Callable[..., Any]:
     return dying
 
 
+def test_killed_while_it_writes(warehouse: Warehouse) -> None:
+    """A sample whose process is killed has all of its partitions and positions of groups, or no partition."""
+    cluster = started(topics=20, partitions=500, groups=1)
+    settings = settings_of(cluster, warehouse)
+    take_sample(settings)
+    where = ["--cluster", warehouse.cluster, "--warehouse", warehouse.uri, "--bootstrap-server", cluster.bootstrap]
+    for table in ("broker_metrics", "group_offsets", "partition_offsets"):
+        version = warehouse.version(table)
+        command = [sys.executable, "-m", "jobs.entry", "load", "sample", "--every", "1s", *where]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sampler:
+            while warehouse.version(table) == version:
+                assert sampler.poll() is None
+                time.sleep(0.005)
+            sampler.kill()
+    again = take_sample(settings).stored_at
+
+    written = {table: _rows_by_sample(warehouse, table) for table in ("partition_offsets", "group_offsets")}
+    assert set(written["partition_offsets"].values()) == set(written["group_offsets"].values()) == {10_000}
+    assert again in written["partition_offsets"]
+    assert written["partition_offsets"].keys() <= written["group_offsets"].keys()
+
+
+def _rows_by_sample(warehouse: Warehouse, table: str) -> Counter[Any]:
+    return Counter(warehouse.read(table, columns=["stored_at"])["stored_at"].to_pylist())
+
+
 def test_samples_at_fixed_times(warehouse: Warehouse) -> None:
     """A sample that fails is a warning, and the next one is taken at its time."""
     cluster = started()
@@ -198,17 +228,36 @@ def test_disks(log_dirs: list[LogDir], used: float, size: float | None) -> None:
 
 
 def test_capacity_is_stored_when_it_changes(warehouse: Warehouse) -> None:
-    """That of a log dir that is no longer there is 0; one that failed, and those of silent brokers, keep theirs."""
+    """That of a log dir that is no longer there is 0, and that of one that failed null; silent brokers keep theirs.
+
+    Of the log dirs on one volume only the first has a capacity.
+    """
     warehouse.ensure_tables()
-    steps: list[tuple[list[LogDir], list[tuple[str | None, float]]]] = [
+    steps: list[tuple[list[LogDir], list[tuple[str | None, float | None]]]] = [
         ([_log_dir("/a", 100, 1), _log_dir("/b", 50, 1)], [("/a", 100), ("/b", 50)]),
         ([_log_dir("/a", 100, 9), _log_dir("/b", 50, 9)], []),
-        ([_log_dir("/a", None, None), _log_dir("/b", 70, 1)], [("/b", 70)]),
-        ([_log_dir("/a", 100, 1)], [("/b", 0)]),
+        ([_log_dir("/a", None, None), _log_dir("/b", 70, 1)], [("/a", None), ("/b", 70)]),
+        ([_log_dir("/a", 100, 1)], [("/a", 100), ("/b", 0)]),
         ([_log_dir("/a", 100, 1)], []),
+        ([_log_dir("/c", 90, 1), _log_dir("/a", 90, 1), _log_dir("/b", 90, 2)], [("/a", 90), ("/b", 90), ("/c", 0)]),
+        ([_log_dir("/c", 90, 3), _log_dir("/b", 90, 2)], [("/a", 0), ("/c", 90)]),
         ([], []),
     ]
     for number, (log_dirs, changes) in enumerate(steps):
         rows = changed_capacity(warehouse, log_dirs, NOW + timedelta(minutes=number))
         assert [(row.log_dir, row.capacity) for row in rows] == changes
         warehouse.append("broker_capacity", rows)
+
+
+def test_the_first_samples_name_what_a_rollup_needs(warehouse: Warehouse) -> None:
+    """A snapshot, and a second sample."""
+    settings = settings_of(started(), warehouse)
+
+    def steps() -> list[str]:
+        commands = [step.command or "" for step in report_sample(settings).steps or ()]
+        return [command.partition(" --bootstrap")[0] for command in commands]
+
+    assert steps() == ["surveyor snapshot", "surveyor load sample --every 5m"]
+    assert steps() == ["surveyor snapshot"]
+    Cluster(warehouse).snapshot()
+    assert steps() == ["surveyor load rollup"]

@@ -15,6 +15,7 @@ from jobs.repositories.snapshots import find_snapshot
 from schemas.enums import NO_LEADER
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -87,11 +88,11 @@ def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], A
     return [(change.action, change.leader_after) for change in plan.changes], plan
 
 
-@pytest.mark.usefixtures("spark", "no_takeover")
+@pytest.mark.usefixtures("spark")
 def test_no_replica_is_elected_twice_whose_log_dir_failed(
     tree: KafkaTree, fake_brokers: FakeBrokers, tmp_path: Path
 ) -> None:
-    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
+    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse", pace=NO_TAKEOVER)
     tree.add_topic(T, {0: [1, 0, 2]})
     state = State(controller_epoch=1, leader=NO_LEADER, leader_epoch=3, isr=[1, 0])
     tree.write(state_path(T, 0), encode_state(state))

@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.first_snapshot import first_snapshot_of, write_first_snapshot
 from tests.jobs.support.rows.input_files import input_file, reassignment_json
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -35,12 +35,7 @@ def surveyor(request: pytest.FixtureRequest, tmp_path: Path) -> Surveyor:
 @pytest.fixture(scope="module")
 def untouched(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """A cluster with its snapshot, for invalid input that changes neither."""
-    module_tree.lay_out()
-    module_tree.elect(0, epoch=7)
-    module_tree.add_topic("orders", ORDERS)
-    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("untouched") / "warehouse", plans_on_stored=True)
-    write_first_snapshot(ready)
-    return ready
+    return first_snapshot_of(module_tree, tmp_path_factory.mktemp("untouched"), {"orders": ORDERS})
 
 
 def test_explicit_replicas(surveyor: Surveyor) -> None:

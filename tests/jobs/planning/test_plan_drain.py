@@ -12,6 +12,7 @@ from jobs.repositories.plans.repository import find_plan
 from schemas.enums import DrainMode
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held_controllership import commit_held
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -23,10 +24,10 @@ RESIDENT = ("plan", "drain", "--brokers", "1", "--mode", "resident")
 
 
 @pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path, no_takeover: None) -> Surveyor:  # noqa: ARG001 - for its effect
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
     """Brokers 0, 1 and 2, which are registered and do not listen."""
     tree.add_topic("orders", ORDERS)
-    ready = Surveyor(tree.hosts, tmp_path / "warehouse", plans_on_stored=True)
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse", plans_on_stored=True, pace=NO_TAKEOVER)
     write_first_snapshot(ready)
     return ready
 

@@ -1,6 +1,7 @@
 """Plans show the load of brokers before and after where tables have loads, with a warning if they make it less even."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,18 +12,17 @@ import pytest
 
 from jobs.execution.rollback_load import load_of_rollback
 from jobs.repositories.plan_loads import plan_loads
+from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Change, PlanRecord, Row
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.first_snapshot import first_snapshot_of
+from tests.jobs.support.rows.input_files import reassignment_file
+from tests.jobs.support.rows.load_rows import HOT_AND_COLD, PARTITION_LOADS
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-REPLICAS: Final = {("hot", 0): [0, 1], ("hot", 1): [0, 1], ("cold", 0): [1, 2], ("cold", 1): [2, 0]}
 PEAK: Final = "Mon 20:00"
-HOT: Final = {"bytes_in": 100.0, "bytes_out": 300.0, "size_bytes": 1000}
-COLD: Final = {"bytes_in": 10.0, "bytes_out": 10.0, "size_bytes": 100}
-LOADS: Final = {("hot", 0): HOT, ("hot", 1): HOT, ("cold", 0): COLD, ("cold", 1): COLD}
 NOW: Final = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 SPREAD: Final = {("hot", 1): [2, 1]}
@@ -36,13 +36,7 @@ Into the brokers flow 210, 210 and 20 B/s before, and 110, 210 and 120 after; th
 
 @pytest.fixture(scope="module")
 def template(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
-    module_tree.lay_out()
-    module_tree.elect(0, epoch=7)
-    for topic in ("hot", "cold"):
-        module_tree.add_topic(topic, {number: where for (name, number), where in REPLICAS.items() if name == topic})
-    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("load") / "warehouse", plans_on_stored=True)
-    write_first_snapshot(ready)
-    return ready
+    return first_snapshot_of(module_tree, tmp_path_factory.mktemp("load"), HOT_AND_COLD)
 
 
 @pytest.fixture
@@ -55,7 +49,7 @@ def _profile(surveyor: Surveyor, **columns: Any) -> None:  # noqa: ANN401 - colu
     common = {"profile": "default", "version": 1, "created_at": NOW, **columns}
     rows = [
         {**common, "topic": topic, "partition": number, "window": window, **_scaled(load, share)}
-        for (topic, number), load in LOADS.items()
+        for (topic, number), load in PARTITION_LOADS.items()
         for window, share in ((PEAK, 1.0), ("Sun 03:00", 0.1))
     ]
     surveyor.warehouse.append("load_profiles", rows)
@@ -66,10 +60,8 @@ def _scaled(load: Mapping[str, float], share: float) -> Row:
 
 
 def _plan(surveyor: Surveyor, tmp_path: Path, targets: Mapping[tuple[str, int], list[int]], *options: str) -> Ran:
-    path = tmp_path / "targets.json"
-    partitions = [{"topic": topic, "partition": n, "replicas": replicas} for (topic, n), replicas in targets.items()]
-    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    return surveyor("plan", "reassign", "--reassignment-json-file", str(path), *options)
+    file = reassignment_file(tmp_path, *((*place, replicas) for place, replicas in targets.items()))
+    return surveyor("plan", "reassign", "--reassignment-json-file", file, *options)
 
 
 def _figures(surveyor: Surveyor) -> Any:  # noqa: ANN401 - JSON
@@ -92,7 +84,7 @@ def test_a_plan_shows_the_load_before_and_after(surveyor: Surveyor, tmp_path: Pa
         "  bytes in per broker 0.14..1.43 (210 B/s) → 0.75..1.43 (210 B/s) times the mean, Mon 20:00",
         "  bytes out per broker 0.07..2.86 (800 B/s) → 0.07..1.50 (420 B/s) times the mean, Mon 20:00",
         "  disk per broker 0.14..1.43 (2.1 KiB) → 0.75..1.43 (2.1 KiB) times the mean, Mon 20:00",
-        "  load from profile default, version 1",
+        "  load from profile default, version 1, hours in UTC",
     ]
     assert "\n".join(lines) in ran.stdout
     assert "less even" not in ran.stdout
@@ -114,7 +106,7 @@ def test_a_plan_that_makes_load_less_even_warns(surveyor: Surveyor, tmp_path: Pa
     """Broker 1 gets a replica of cold: 220 B/s flow into it, 1.5 of the mean."""
     _profile(surveyor)
     plan = _plan(surveyor, tmp_path, {("cold", 1): [2, 1]}, "--json").json
-    warning = "bytes in become less even: broker 1 gets 1.50 times the mean on Mon 20:00, "
+    warning = "bytes in become less even: broker 1 gets 1.50 times the mean on Mon 20:00 UTC, "
     warning += "and now the most of a broker is 1.43"
     assert warning in plan["warnings"]
     assert f"  warning: {warning}" in surveyor("show", "plan", plan["plan_id"]).stdout
@@ -127,10 +119,10 @@ def test_a_plan_that_makes_load_less_even_warns(surveyor: Surveyor, tmp_path: Pa
 
 
 def _hours(surveyor: Surveyor) -> None:
-    """Add hours whose mean of seven days is the load of LOADS; an older hour, and loads of deleted topics."""
+    """Add hours whose mean of seven days is the load of PARTITION_LOADS; an older hour, and loads of deleted topics."""
     rows = [
         {"topic": topic, "partition": number, "hour": NOW - age, "method": "delta_size", **_scaled(load, share)}
-        for (topic, number), load in LOADS.items()
+        for (topic, number), load in PARTITION_LOADS.items()
         for age, share in ((timedelta(), 0.5), (timedelta(days=6), 1.5), (timedelta(days=7), 40.0))
     ]
     gone = {"topic": "hot", "partition": 0, "hour": NOW, "method": "delta_size", "topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}
@@ -139,7 +131,9 @@ def _hours(surveyor: Surveyor) -> None:
 
 def _imported(surveyor: Surveyor) -> None:
     common = {"hour": None, "method": "imported"}
-    rows = [{"topic": topic, "partition": number, **load, **common} for (topic, number), load in LOADS.items()]
+    rows = [
+        {"topic": topic, "partition": number, **load, **common} for (topic, number), load in PARTITION_LOADS.items()
+    ]
     surveyor.warehouse.append("partition_load", rows)
 
 
@@ -150,7 +144,7 @@ def _other_profile(surveyor: Surveyor) -> None:
 
 
 SOURCES: Final = {
-    "the mean of the hours from 2026-11-23 13:00 to 2026-11-30 12:00 UTC": _hours,
+    "the mean of 2 hours until 2026-11-30 13:00 UTC": _hours,
     "imported loads": _imported,
     "profile weekend, version 2": _other_profile,
 }
@@ -160,7 +154,7 @@ SOURCES: Final = {
 def test_loads_are_of_the_first_source_that_has_any(surveyor: Surveyor, tmp_path: Path, title: str) -> None:
     SOURCES[title](surveyor)
     ran = _plan(surveyor, tmp_path, SPREAD)
-    assert f"  load from {title}\n" in ran.stdout
+    assert re.search(f"  load from {title}(, hours in UTC)?\n", ran.stdout)
     assert _figures(surveyor)["worst_before"] == pytest.approx(800 / 280)
 
 
@@ -201,10 +195,40 @@ def test_a_rollback_has_the_load_of_the_plan_reversed(surveyor: Surveyor, tmp_pa
         for name in ("replicas", "leader")
         for side, other in (("before", "after"), ("after", "before"))
     }
-    load = load_of_rollback(surveyor.warehouse, [msgspec.structs.replace(made, **undone)])
+    settings = Settings("default", surveyor.warehouse.uri, ClusterConf())
+    load = load_of_rollback(settings, [msgspec.structs.replace(made, **undone)])
     assert load is not None
     assert (load.worst_before, load.worst_after) == (plan["load"]["worst_after"], plan["load"]["worst_before"])
     assert [effect.most for effect in load.effects] == [tuple(e["most"][::-1]) for e in plan["load"]["effects"]]
+
+
+def _capacities(surveyor: Surveyor, disks: Mapping[int, float]) -> None:
+    common = {"resource": "disk", "source": "file", "valid_from": NOW}
+    rows = [{"broker_id": broker, "capacity": capacity, **common} for broker, capacity in disks.items()]
+    surveyor.warehouse.append("broker_capacity", rows)
+
+
+def test_loads_are_compared_by_capacity_where_it_is_known(surveyor: Surveyor, tmp_path: Path) -> None:
+    """Of 4400 bytes brokers 0, 1 and 2 should have 1/6, 2/6 and 3/6, and have 2100, 2100 and 200 before."""
+    _profile(surveyor)
+    _capacities(surveyor, {0: 10_000.0, 1: 20_000.0, 2: 30_000.0})
+    ran = _plan(surveyor, tmp_path, SPREAD)
+    shown = "disk per broker 0.09..2.86 (2.1 KiB) → 0.55..1.50 (1.1 KiB) times its share by capacity, Mon 20:00\n"
+    assert shown in ran.stdout
+    figures = _figures(surveyor)
+    [disk] = [e for e in figures["effects"] if (e["resource"], e["window"]) == ("disk", PEAK)]
+    assert (disk["broker"], disk["most"], disk["by_capacity"]) == ([0, 0], [2100, 1100], True)
+    assert figures["worst_before"] == pytest.approx(2100 / (4400 / 6))
+
+
+@pytest.mark.parametrize("disks", [{0: 9.1, 1: 9.1, 2: 9.1}, {0: 10_000.0, 1: 20_000.0}])
+def test_equal_or_partly_known_capacities_change_nothing(
+    surveyor: Surveyor, tmp_path: Path, disks: Mapping[int, float]
+) -> None:
+    _profile(surveyor)
+    without = _plan(surveyor.copied_to(tmp_path / "without"), tmp_path, SPREAD, "--json").json["load"]
+    _capacities(surveyor, disks)
+    assert _plan(surveyor, tmp_path, SPREAD, "--json").json["load"] == without
 
 
 def test_new_topics_change_no_load(surveyor: Surveyor) -> None:

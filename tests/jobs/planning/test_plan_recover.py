@@ -11,6 +11,7 @@ from jobs.planning import plan_draft
 from jobs.runtime.settings import Settings
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.rows.warehouse_rows import NOW
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
@@ -43,12 +44,12 @@ def lived(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 @pytest.fixture
-def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path, no_takeover: None) -> Surveyor:  # noqa: ARG001 - for its effect
+def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path) -> Surveyor:
     """The same history in a cluster of the test's own, before its last snapshot."""
     tree.add_topic("orders", ORDERS)
     _state(tree, [2], 7)
     tree.unregister(2)
-    return Surveyor(tree.hosts, lived.copied_to(tmp_path / "warehouse").folder)
+    return Surveyor(tree.hosts, lived.copied_to(tmp_path / "warehouse").folder, pace=NO_TAKEOVER)
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import jobs.adapters.delta.spark_warehouse
-import jobs.planning.plan_draft
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.planning.plan_draft import PlanParts, plan_rows
@@ -24,16 +22,14 @@ def _changes() -> list[Row]:
     return [{**creation("tv"[partition % 2], partition, [4, 5]), **moved} for partition in range(3)]
 
 
-@pytest.mark.parametrize("few", [100, 0])
+@pytest.mark.parametrize("few", [100, 1])
 @pytest.mark.parametrize("at_most", [None, 100])
 def test_few_and_many_rows_are_the_same_plan(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, at_most: int | None
+    spark: SparkSession, tmp_path: Path, few: int, at_most: int | None
 ) -> None:
-    monkeypatch.setattr(jobs.planning.plan_draft, "MAX_DRIVER_ROWS", few)
-    monkeypatch.setattr(jobs.adapters.delta.spark_warehouse, "MAX_DRIVER_ROWS", 1)  # a part for each topic
     warehouse = Warehouse(str(tmp_path), "c")
     warehouse.ensure_tables()
-    tables = SparkWarehouse(spark, warehouse)
+    tables = SparkWarehouse(spark, warehouse, driver_rows=few)
     contents = {"changes": _changes(), "rejections": REJECTIONS}
     rows = plan_rows(tables, _frames(tables, contents), PlanParts(OPERATIONS), at_most)
     summary = rows.summary("header")

@@ -130,8 +130,8 @@ def test_a_broker_that_is_not_registered_is_unknown(surveyor: Surveyor) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--restart", "1", "--lose", "pairs"], "expected exactly one of --lose, --restart and --restart-order"),
-        ([], "expected exactly one of --lose, --restart and --restart-order"),
+        (["--restart", "1", "--lose", "pairs"], "expected exactly one of --lose, --restart, --restart-order, --load"),
+        ([], "expected exactly one of --lose, --restart, --restart-order, --load"),
         (["--lose", "pairs", "--margin", "1"], "--margin 1: only with --restart"),
         (["--restart", "1,1"], "--restart '1,1' names a broker twice"),
         (["--restart", "all"], "--restart 'all': expected ids as in 0,1,2"),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.preconditions.admin_changes import check_for_admin
 from jobs.preconditions.change_preconditions import Preconditions

@@ -14,22 +14,18 @@ from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.rows import Change
 from schemas.stored_plan import RowOutcome
 from schemas.znode_codecs import Assignment, State
+from tests.typed_rows import typed
 
 ID: Final = "Aaaaaaaaaaaaaaaaaaaaag"
 ABSENT: Final = "it does not exist"
 EPOCHS: Final = {1: 11, 2: 12, 3: 13}
 
-ELECTION: Final = Change(
-    wave=0,
-    topic="t",
-    partition=0,
+ELECTION: Final = typed(
     action=Action.ELECT_PREFERRED.value,
     replicas_before=[1, 2, 3],
     replicas_after=[1, 2, 3],
     adding_before=[],
-    adding_after=[],
     removing_before=[],
-    removing_after=[],
     leader_before=2,
     leader_after=1,
     leader_epoch_before=5,
@@ -39,11 +35,7 @@ ELECTION: Final = Change(
     state_version=7,
     topic_version=4,
     topic_id=ID,
-    is_new=False,
-    leader_and_isr_to=[],
     requires_live=[1],
-    requires_dead=[],
-    reason="a test",
 )
 
 

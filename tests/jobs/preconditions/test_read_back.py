@@ -5,17 +5,13 @@ import pytest
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS
 from jobs.preconditions.wave_outcomes import read_back
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
-from schemas.enums import Action, Outcome
-from schemas.rows import Change
+from schemas.enums import Outcome
 from schemas.znode_codecs import Assignment
+from tests.typed_rows import UNVERSIONED, typed
 
 PLANNED, OTHER = "KHtsfPk5R_Cc71NtSF0-Vw", "AAAAAAAAAAAAAAAAAAAAAQ"
 
-MOVE = Change(
-    wave=0,
-    topic="t",
-    partition=0,
-    action=Action.REASSIGN.value,
+MOVE = typed(
     replicas_before=[1, 2],
     replicas_after=[3, 2],
     adding_before=[],
@@ -27,14 +23,8 @@ MOVE = Change(
     leader_epoch_before=0,
     isr_before=[1, 2],
     isr_after=[1, 2],
-    state_version=None,
-    topic_version=None,
+    **UNVERSIONED,
     topic_id=PLANNED,
-    is_new=False,
-    leader_and_isr_to=[],
-    requires_live=[],
-    requires_dead=[],
-    reason="a test",
 )
 
 

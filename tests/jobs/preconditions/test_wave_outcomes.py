@@ -3,7 +3,6 @@
 The Admin API is a fake that changes the tree as Kafka's controller does.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,25 +15,15 @@ from jobs.execution.admin.connections import lease_for
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import Action, Outcome, PlanKind
-from schemas.rows import Key, Row
+from schemas.rows import Row
 from schemas.stored_plan import Plan
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.settings import settings_of
-from tests.jobs.support.controllers.moving_controller import MovingController
+from tests.jobs.support.controllers.kafka_controller import KafkaController
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 T = "t"
-REFUSED = 39
-
-
-class PartialController(MovingController):
-    """It will not reassign partition 1."""
-
-    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
-        refused = {key for key in targets if key[1] == 1}
-        codes = super().reassign({key: order for key, order in targets.items() if key not in refused})
-        return codes | dict.fromkeys(refused, REFUSED)
 
 
 def _demotion(tree: KafkaTree, partition: int) -> list[Row]:
@@ -44,6 +33,13 @@ def _demotion(tree: KafkaTree, partition: int) -> list[Row]:
         election(tree, T, partition, leader=0, **order),
         election(tree, T, partition, leader=1, leader_epoch_after=7, **then),
     ]
+
+
+def _refusing(tree: KafkaTree) -> KafkaController:
+    """It will not reassign partition 1."""
+    controller = KafkaController(tree)
+    controller.refused_moves = {(T, 1)}
+    return controller
 
 
 @pytest.fixture
@@ -70,7 +66,7 @@ def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) 
 
 
 def test_order_first_then_leaders(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
-    controller = MovingController(tree)
+    controller = KafkaController(tree)
 
     commit_log = _commit(tree, warehouse, plan, controller)
 
@@ -81,7 +77,7 @@ def test_order_first_then_leaders(tree: KafkaTree, warehouse: Warehouse, plan: P
 
 
 def test_no_election_if_the_order_was_refused(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
-    commit_log = _commit(tree, warehouse, plan, PartialController(tree))
+    commit_log = _commit(tree, warehouse, plan, _refusing(tree))
 
     outcomes = {(v.change.partition, v.change.wave): v.outcome for v in commit_log.outcomes}
     expected = {(0, 0): Outcome.APPLIED, (0, 1): Outcome.APPLIED, (1, 0): Outcome.FAILED, (1, 1): Outcome.SKIPPED}
@@ -109,10 +105,10 @@ def test_a_planned_leader_proves_no_order_of_replicas(tree: KafkaTree, plan: Pla
 
 
 def test_rest_is_done_by_the_next_commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
-    _commit(tree, warehouse, plan, PartialController(tree))
+    _commit(tree, warehouse, plan, _refusing(tree))
 
-    again = _commit(tree, warehouse, plan, MovingController(tree))
-    idle = MovingController(tree)
+    again = _commit(tree, warehouse, plan, KafkaController(tree))
+    idle = KafkaController(tree)
     _commit(tree, warehouse, plan, idle)
 
     assert len(again.of(Outcome.APPLIED)) == len(plan.changes)

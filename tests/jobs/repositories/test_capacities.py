@@ -41,7 +41,7 @@ def _store_log_dirs(warehouse: Warehouse, rows: list[tuple[int, str, int | None,
 
 def _read(warehouse: Warehouse, *brokers: int, **conf: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 - CapacityConf
     settings = Settings(warehouse.cluster, warehouse.uri, ClusterConf(capacity=CapacityConf(**conf)))
-    return [tuple(row.values()) for row in as_rows(broker_capacities(settings, brokers))]
+    return [tuple(row.values()) for row in as_rows(broker_capacities(settings, brokers).rows)]
 
 
 CASES: Final[list[tuple[str, list[Stored], dict[str, Any], list[tuple[Any, ...]]]]] = [
@@ -136,6 +136,52 @@ def test_disks_of_surveyor_sizes_count_where_no_capacity_of_log_dirs_is_stored(t
     ]
 
 
+ON_TWO: Final = [(1, "/a", 100, 10), (1, "/b", 50, 10)]
+"""The log dirs of broker 1."""
+FAILED: Final = [(1, "/a", 100, 10), (1, "/b", None, None)]
+OTHERS: Final = ["broker 1: the capacities in a file are not of its log dirs (/b): ignored"]
+B_FAILED: Final = ["broker 1: the capacity of its disk is unknown, because /b failed"]
+
+DISKS: Final[list[tuple[list[Stored], list[Any], list[tuple[str | None, float]], list[str]]]] = [
+    (
+        [(1, 1, "/a", "disk", 7.0, None, "file"), (1, 1, "/b", "disk", 8.0, None, "file")],
+        ON_TWO,
+        [("/a", 7), ("/b", 8)],
+        [],
+    ),
+    ([(1, 1, "/a", "disk", 7.0, None, "file")], ON_TWO, [(None, 150)], OTHERS),
+    ([(1, -1, "/a", "disk", 7.0, None, "file")], ON_TWO, [(None, 150)], OTHERS),
+    ([(1, -1, None, "disk", 9.0, None, "file"), (1, 1, "/a", "disk", 7.0, None, "file")], ON_TWO, [(None, 9)], OTHERS),
+    ([(1, 1, "/a", "disk", 7.0, None, "file")], [(1, "/a", None, None), (1, "/b", None, None)], [], OTHERS),
+    (
+        [(1, 1, "/a", "disk", 7.0, None, "file"), (1, 1, "/b", "disk", 8.0, None, "file")],
+        ON_TWO[:1],
+        [(None, 100)],
+        OTHERS,
+    ),
+    ([(1, 1, "/a", "disk", 7.0, None, "file")], [], [("/a", 7)], []),
+    ([(1, 1, None, "disk", 7.0, None, "file")], ON_TWO, [(None, 7)], []),
+    ([], FAILED, [], B_FAILED),
+    ([(1, 1, None, "disk", 7.0, None, "file")], FAILED, [], B_FAILED),
+    ([(1, 1, "/a", "disk", 7.0, None, "log_dirs"), (2, 1, "/b", "disk", None, None, "log_dirs")], [], [], B_FAILED),
+    ([(1, 1, "/b", "disk", None, None, "log_dirs"), (2, 1, "/b", "disk", 8.0, None, "log_dirs")], [], [("/b", 8)], []),
+]
+
+
+@pytest.mark.parametrize(("rows", "log_dirs", "expected", "notes"), DISKS)
+def test_the_capacity_of_a_disk_is_that_of_all_its_log_dirs_or_unknown(
+    tables: Warehouse,
+    rows: list[Stored],
+    log_dirs: list[Any],
+    expected: list[tuple[str | None, float]],
+    notes: list[str],
+) -> None:
+    _store(tables, rows)
+    _store_log_dirs(tables, log_dirs)
+    found = broker_capacities(Settings(tables.cluster, tables.uri, ClusterConf()), [1])
+    assert ([(row["log_dir"], row["capacity"]) for row in as_rows(found.rows)], found.notes) == (expected, notes)
+
+
 def test_the_warehouse_of_an_older_version_has_no_capacities(warehouse: Warehouse) -> None:
     assert _read(warehouse, 1, in_="5MB/s") == [(1, None, "in", 5e6, None, "conf")]
 
@@ -171,6 +217,10 @@ def test_every_source_in_turn(tables: Warehouse, rows: list[Stored]) -> None:
 
 
 def _oracle(rows: list[Stored], broker: int, resource: str) -> list[tuple[Any, ...]]:
+    of_log_dirs = [row for row in rows if (row[1], row[3], row[6]) == (broker, "disk", "log_dirs")]
+    reported = {row[2]: row[4] for row in sorted(of_log_dirs, key=lambda row: row[0])}
+    if resource == "disk" and any(path and size is None for path, size in reported.items()):
+        return []
     for source, owner in [
         ("file", broker),
         ("file", -1),
@@ -192,4 +242,4 @@ def _oracle(rows: list[Stored], broker: int, resource: str) -> list[tuple[Any, .
 
 def test_columns(tables: Warehouse) -> None:
     settings = Settings(tables.cluster, tables.uri, ClusterConf())
-    assert tuple(broker_capacities(settings, ()).column_names) == CAPACITY_COLUMNS
+    assert tuple(broker_capacities(settings, ()).rows.column_names) == CAPACITY_COLUMNS

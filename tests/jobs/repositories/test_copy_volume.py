@@ -13,6 +13,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows
 from jobs.repositories.copy_volume import VOLUME_COLUMNS, Volume, WaveVolume, space_warnings, volume
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
+from planner.load.throttle_rates import ThrottleRate
 from tests.jobs.support.rows.empty_tables import lay_tables
 
 NOW: Final = datetime(2026, 11, 25, tzinfo=UTC)
@@ -64,8 +65,8 @@ MOVES: Final[list[Move]] = [
 
 COPIED: Final = Volume(
     waves=[
-        WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, busiest_broker_bytes=140),
-        WaveVolume(wave=1, replicas=2, bytes=90, unknown=1, busiest_broker_bytes=90),
+        WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, received={3: 140, 4: 40}, sent={1: 100, 2: 80}),
+        WaveVolume(wave=1, replicas=2, bytes=90, unknown=1, received={2: 0, 4: 90}, sent={1: 0, 3: 90}),
     ],
     received={2: 0, 3: 140, 4: 130},
 )
@@ -95,6 +96,20 @@ def test_time_of_each_wave() -> None:
     assert COPIED.json(10)["seconds"] == 23.0
 
 
+def test_time_of_each_wave_at_the_rates_of_brokers() -> None:
+    """In the first wave broker 2 sends 80 bytes at 2 B/s, in the second broker 4 receives 90 at 3 B/s."""
+    rates = {1: ThrottleRate(1, 9), 2: ThrottleRate(1, 2), 3: ThrottleRate(10, 10), 4: ThrottleRate(3, 1)}
+    assert [*COPIED.lines(rates)] == [
+        "copies 5 replicas, 270 B, and 1 replica of unknown size; at least 70 s at the rates of this hour",
+        "bytes copied by wave 180 B in 40 s, 90 B in 30 s",
+    ]
+    assert COPIED.seconds(rates) == 70.0
+
+
+def test_rates_that_follow_the_load_need_no_advice() -> None:
+    assert next(COPIED.lines(None, is_auto=True)) == "copies 5 replicas, 270 B, and 1 replica of unknown size"
+
+
 def test_time_is_unknown_without_a_throttle() -> None:
     assert "--throttle, for instance 50MB/s, limits each broker" in next(COPIED.lines(None))
     assert [wave["seconds"] for wave in COPIED.json(None)["waves"]] == [None, None]
@@ -112,6 +127,13 @@ def test_time_is_unknown_without_a_throttle() -> None:
 )
 def test_no_lines_without_known_sizes(moves: list[Move], action: str, rate: int | None, lines: list[str]) -> None:
     assert [*volume(changes(moves, action), logs()).lines(rate)] == lines
+
+
+def test_bytes_of_a_plan_by_other_sizes_are_named_where_none_is_recorded() -> None:
+    """As of an import of loads, which does not tell which logs are where."""
+    [line] = volume(changes(MOVES[3:4], "reassign"), logs()).lines(5, planned=2048)
+    size = "copies 1 replica, 2.0 KiB by the sizes that the plan was made with"
+    assert line == f"{size}; run `surveyor sizes` to find out how long that takes"
 
 
 def test_brokers_with_too_little_disk_space(warehouse: Warehouse) -> None:
@@ -146,7 +168,7 @@ def test_as_copied_one_by_one(
 
     copied = volume(changes(moves), logs(*sized))
 
-    busiest = {wave.wave: wave.busiest_broker_bytes for wave in copied.waves}
+    busiest = {wave.wave: wave.seconds(1) for wave in copied.waves}
     assert copied.bytes == sum(received.values())
     for wave, most in busiest.items():
         assert most == max(count for (of, _), count in [*sent.items(), *received.items()] if of == wave)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.snapshots import reader as snapshot_read
+from jobs.runtime.pace import Pace
 from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.paged_brokers import LISTED, NOT_PAGED, PAGED, Move, PagedCluster, topic_id
@@ -16,11 +16,7 @@ from tests.jobs.support.kafka.paged_brokers import LISTED, NOT_PAGED, PAGED, Mov
 pytestmark = pytest.mark.usefixtures("spark")
 
 TOPICS, PARTITIONS = 40, 7
-
-
-@pytest.fixture(autouse=True)
-def _by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_read, "SMALL_CLUSTER_PARTITIONS", -1)
+BY_EXECUTORS = Pace(small_cluster=-1)
 
 
 def _running(newest: str = LISTED, **more: object) -> PagedCluster:
@@ -30,7 +26,7 @@ def _running(newest: str = LISTED, **more: object) -> PagedCluster:
 
 
 def _snapshot(cluster: PagedCluster, folder: Path) -> tuple[Row, Surveyor]:
-    surveyor = Surveyor(cluster.bootstrap, folder / "warehouse", "--bootstrap-server")
+    surveyor = Surveyor(cluster.bootstrap, folder / "warehouse", "--bootstrap-server", pace=BY_EXECUTORS)
     return surveyor.json("snapshot"), surveyor
 
 
@@ -89,18 +85,6 @@ def test_topics_that_are_hidden_are_in_quarantine(tmp_path: Path) -> None:
 def _move(cluster: PagedCluster, topic: int, partition: int, added: int) -> Move:
     replicas = cluster.replicas(topic, partition)
     return Move(cluster.names[topic], partition, [*replicas, added], [added], [])
-
-
-def test_a_running_reassignment_fills_what_is_added(tmp_path: Path) -> None:
-    """Its replicas, as pages list them, include those that are added."""
-    cluster = _running()
-    replicas = cluster.replicas(3, 2)
-    cluster.moves = [[Move(cluster.names[3], 2, replicas, [replicas[1]], [replicas[2]])]]
-    result, surveyor = _snapshot(cluster, tmp_path)
-    assert result["quarantined"] == 0
-    row = _partitions(surveyor)[cluster.names[3], 2]
-    assert (row["adding_replicas"], row["removing_replicas"]) == ([replicas[1]], [replicas[2]])
-    assert sum(bool(row["adding_replicas"]) for row in _partitions(surveyor).values()) == 1
 
 
 def test_a_reassignment_that_ended_meanwhile_is_read_again(tmp_path: Path) -> None:

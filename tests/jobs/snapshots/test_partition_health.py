@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.cluster_tables import PartitionFilter
-from jobs.console_output.view_tables import NO_SNAPSHOT
+from jobs.console_output.replicas_and_commits import NO_SNAPSHOT
 from jobs.core.arrow_rows import StoredRows, as_rows
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView
 from jobs.snapshots.health import arrays_of, health_of, unhealthy_masks, with_derived_columns

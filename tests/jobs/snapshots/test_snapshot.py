@@ -19,6 +19,7 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import ExitCode
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import STATE_TABLES, as_of, find_snapshot, rows_as_of
+from jobs.runtime.pace import Pace
 from jobs.runtime.settings import Settings
 from jobs.snapshots import reader as snapshot_read
 from jobs.snapshots import snapshot
@@ -41,19 +42,16 @@ NOISE = b"\xff\x00" * 450_000
 
 
 @pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+def surveyor(tree: KafkaTree, tmp_path: Path, pace: Pace) -> Surveyor:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
-    return Surveyor(tree.hosts, tmp_path / "warehouse")
+    return Surveyor(tree.hosts, tmp_path / "warehouse", pace=pace)
 
 
-@pytest.fixture(params=["by the driver", "by executors"])
-def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny clusters are read by the driver, larger ones by executors: to the same end."""
-    if request.param == "by executors":
-        monkeypatch.setattr(snapshot_read, "SMALL_CLUSTER_PARTITIONS", -1)
+BOTH_WAYS = pytest.mark.parametrize("pace", [Pace(), Pace(small_cluster=-1)], ids=["by the driver", "by executors"])
+"""Small clusters are read by the driver, larger ones by executors: to the same end."""
 
 
-@pytest.mark.usefixtures("both_ways")
+@BOTH_WAYS
 def test_everything_is_read(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.write("/config/topics/orders", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
     tree.write("/admin/delete_topics/orders", b"")
@@ -180,7 +178,7 @@ def test_partitions_of_a_topic_being_deleted_are_not_offline(surveyor: Surveyor,
     assert surveyor.json("show", "partitions", "--snapshot", "3")["rows"] != []
 
 
-@pytest.mark.usefixtures("both_ways")
+@BOTH_WAYS
 def test_bad_states_keep_their_last_rows_and_spoil_nothing_else(surveyor: Surveyor, tree: KafkaTree) -> None:
     garbage = [b"", b"{", b"null", b"\xff", NOISE, b'{"leader":1}', b'{"isr":[]}']
     tree.add_topic("bad", {partition: [1, 2] for partition in range(len(garbage))})
@@ -195,7 +193,7 @@ def test_bad_states_keep_their_last_rows_and_spoil_nothing_else(surveyor: Survey
     assert surveyor.rows("quarantine", "path") == paths
 
 
-@pytest.mark.usefixtures("both_ways")
+@BOTH_WAYS
 def test_a_bad_topic_keeps_its_partitions(surveyor: Surveyor, tree: KafkaTree) -> None:
     surveyor.json("snapshot")
     tree.client.set("/brokers/topics/orders", b"not json")
@@ -365,14 +363,14 @@ def test_a_controller_that_is_not_understood_makes_no_event(surveyor: Surveyor, 
     assert surveyor.rows("snapshots", "snapshot_id", "controller_id", "controller_epoch")[1] == (2, None, None)
 
 
-@pytest.mark.usefixtures("both_ways")
+@BOTH_WAYS
 def test_seconds_by_phase(surveyor: Surveyor) -> None:
     seconds = surveyor.json("snapshot")["seconds_by_phase"]
     assert set(seconds) == {"read", "start", "decode", "difference", "write"}
     assert min(seconds.values()) >= 0 < sum(seconds.values())
 
 
-@pytest.mark.usefixtures("both_ways")
+@BOTH_WAYS
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(settings: Settings, source: Cluster, _: object) -> snapshot_read.DriverMetadata:
         reading = read_small(settings, source)

@@ -17,9 +17,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta import locks, spark_warehouse, warehouse_lease
+from jobs.adapters.delta import lock_files, spark_warehouse, warehouse_lease
 from jobs.adapters.delta import warehouse as warehouse_module
-from jobs.adapters.delta.locks import VACUUM, locked, write_locked
+from jobs.adapters.delta.lock_files import VACUUM, locked, write_locked
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_lease import SnapshotLease
 from jobs.adapters.zookeeper.connection import connected
@@ -121,12 +121,30 @@ def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor) 
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2, 3, 4]
 
 
+class Writing:
+    """Writes snapshots, by a function that a test may replace."""
+
+    def __init__(self) -> None:
+        self.write: Callable[[SnapshotWriter], SnapshotCounts] = SnapshotWriter.write
+
+
+@pytest.fixture
+def writing(monkeypatch: pytest.MonkeyPatch) -> Writing:
+    made = Writing()
+
+    def write(writer: SnapshotWriter) -> SnapshotCounts:
+        return made.write(writer)
+
+    monkeypatch.setattr(SnapshotWriter, "write", write)
+    return made
+
+
 def test_an_id_taken_without_a_lock_is_not_overwritten(
-    surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, writing: Writing, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As on an object store, where there are no locks: the reading is written again under the next id."""
     settings = Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
-    write, others = SnapshotWriter.write, ["another process"]
+    write, others = writing.write, ["another process"]
 
     def overtaken(writer: SnapshotWriter) -> SnapshotCounts:
         counts = write(writer)
@@ -135,8 +153,8 @@ def test_an_id_taken_without_a_lock_is_not_overwritten(
             assert take_snapshot(settings).row.snapshot_id == 1
         return counts
 
-    monkeypatch.setattr(locks, "is_local", lambda _: False)
-    monkeypatch.setattr(SnapshotWriter, "write", overtaken)
+    monkeypatch.setattr(lock_files, "is_local", lambda _: False)
+    writing.write = overtaken
 
     assert take_snapshot(settings).row.snapshot_id == 2
 
@@ -158,7 +176,7 @@ def settings(surveyor: Surveyor) -> Settings:
 @pytest.fixture
 def on_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """The warehouse is as one on an object store, where threads stand for processes: without any lock."""
-    for module in (locks, warehouse_lease):
+    for module in (lock_files, warehouse_lease):
         monkeypatch.setattr(module, "is_local", lambda _: False)
     monkeypatch.setattr(spark_warehouse, "takes_spark_commits", lambda _: False)
     monkeypatch.setattr(snapshot, "locked", lambda *_, **__: nullcontext(enter_result=False))
@@ -166,10 +184,10 @@ def on_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("on_a_store")
 def test_a_second_snapshot_on_a_store_waits_for_the_first(
-    surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    surveyor: Surveyor, settings: Settings, writing: Writing, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It would write rows of history under the same id, which the first one then replaces by its own."""
-    write, second = SnapshotWriter.write, list[Future[TakenSnapshot]]()
+    write, second = writing.write, list[Future[TakenSnapshot]]()
     take_snapshot(settings)
 
     def overtaken(writer: SnapshotWriter) -> SnapshotCounts:
@@ -182,7 +200,7 @@ def test_a_second_snapshot_on_a_store_waits_for_the_first(
                 time.sleep(0.02)
         return write(writer)
 
-    monkeypatch.setattr(SnapshotWriter, "write", overtaken)
+    writing.write = overtaken
     with ThreadPoolExecutor() as pool:
         first = take_snapshot(settings).row.snapshot_id
         ids = first, second[0].result().row.snapshot_id
@@ -194,10 +212,10 @@ def test_a_second_snapshot_on_a_store_waits_for_the_first(
 @pytest.mark.usefixtures("on_a_store")
 @pytest.mark.parametrize("is_written", [False, True], ids=["before the first write", "before the row in snapshots"])
 def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
-    surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, is_written: bool
+    surveyor: Surveyor, settings: Settings, writing: Writing, *, is_written: bool
 ) -> None:
     """It was stopped for a while, and another process has begun the next snapshot."""
-    warehouse, write = surveyor.warehouse, SnapshotWriter.write
+    warehouse, write = surveyor.warehouse, writing.write
     take_snapshot(settings)
     change_state(surveyor.hosts, 1, epoch=6)
     versions = dict[str, int]()
@@ -209,7 +227,7 @@ def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
         versions.update({table: warehouse.version(table) for table in TABLE_COLUMNS})
         return counts or write(writer)
 
-    monkeypatch.setattr(SnapshotWriter, "write", stopped)
+    writing.write = stopped
     with pytest.raises(SnapshotLeaseLostError, match="this snapshot was not completed"):
         take_snapshot(settings)
 
@@ -286,10 +304,10 @@ def test_the_lease_is_checked_in_each_attempt_at_a_write(
 
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_snapshot_names_versions_with_its_own_rows(
-    surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, is_changed: bool
+    surveyor: Surveyor, settings: Settings, writing: Writing, *, is_changed: bool
 ) -> None:
     """Another process writes in between without any lock; what this one did not write is as in the last snapshot."""
-    warehouse, write = surveyor.warehouse, SnapshotWriter.write
+    warehouse, write = surveyor.warehouse, writing.write
     take_snapshot(settings)
     if is_changed:
         change_state(surveyor.hosts, 1, epoch=6)
@@ -300,7 +318,7 @@ def test_a_snapshot_names_versions_with_its_own_rows(
             warehouse.delete(table, "true")
         return counts
 
-    monkeypatch.setattr(SnapshotWriter, "write", followed)
+    writing.write = followed
     take_snapshot(settings)
 
     first, second = whole(warehouse)

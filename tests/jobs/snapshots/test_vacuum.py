@@ -1,7 +1,6 @@
 """Vacuum on real tables: what goes, what stays, and that every snapshot still there is shown whole, then as before."""
 
 import json
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -330,7 +329,7 @@ def _one_more(cluster: Cluster) -> int:
     return epoch
 
 
-def test_a_conflicting_vacuum_reads_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflicting_vacuum_reads_again(cluster: Cluster) -> None:
     warehouse, versions = cluster.warehouse, list[int]()
 
     def make(rows: pa.Table) -> pa.Table:
@@ -339,7 +338,6 @@ def test_a_conflicting_vacuum_reads_again(cluster: Cluster, monkeypatch: pytest.
             DeltaTable(warehouse.path("partition_history")).delete("snapshot_id <= 2")
         return rows.slice(0)  # another table, which is written
 
-    monkeypatch.setattr(time, "sleep", lambda _: None)
     warehouse.transform_rows("partition_history", ("snapshot_id", "<=", 4), make)
     assert (len(versions), min(ids(warehouse, "partition_history"))) == (2, 3)
 
@@ -501,6 +499,17 @@ def test_wrong_retention_in_the_conf_is_a_usage_error(warehouse: Warehouse, tmp_
 def test_no_warehouse(warehouse: Warehouse) -> None:
     ran = Surveyor(warehouse).run("vacuum")
     assert (ran.exit_code, Path(warehouse.uri).exists()) == (22, False)
+
+
+def test_samples_without_a_snapshot_are_deleted(warehouse: Warehouse) -> None:
+    warehouse.ensure_tables()
+    ages = [timedelta(days=days) for days in (1, 20)]
+    row = {"topic": "a", "partition": 0, "leader": 1, "stored_at": NOW}
+    warehouse.append("partition_offsets", [{**row, "sampled_at": datetime.now(UTC) - age} for age in ages])
+    ran = Surveyor(warehouse).run("vacuum")
+    assert (ran.exit_code, len(warehouse.rows("partition_offsets"))) == (0, 1)
+    assert "0 snapshots deleted; " in ran.stdout
+    assert "oldest" not in ran.stdout
 
 
 CASES = [

@@ -71,7 +71,15 @@ def test_a_folder_that_is_no_warehouse(tmp_path: Path) -> None:
     assert (ran.code, len(ran.stderr.splitlines())) == (22, 1)
 
 
-def test_what_spark_refuses_is_one_line(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The session of the command; a test gives it a function `sql`."""
+    made = SimpleNamespace()
+    monkeypatch.setattr("jobs.sql_views.catalog.start_session", lambda *_, **__: made)
+    return made
+
+
+def test_what_spark_refuses_is_one_line(surveyor: Surveyor, session: SimpleNamespace) -> None:
     """As where the metastore may not read the bucket."""
 
     def refuse(statement: str) -> SimpleNamespace:
@@ -79,7 +87,7 @@ def test_what_spark_refuses_is_one_line(surveyor: Surveyor, monkeypatch: pytest.
             raise PySparkException("[DENIED] no access to the bucket\n\tat org.apache.hadoop")
         return SimpleNamespace(collect=list)
 
-    monkeypatch.setattr("jobs.sql_views.catalog.start_session", lambda *_, **__: SimpleNamespace(sql=refuse))
+    session.sql = refuse
 
     ran = surveyor("catalog", "--metastore", "thrift://127.0.0.1:9083", "--apply", "--yes")
 
@@ -88,7 +96,7 @@ def test_what_spark_refuses_is_one_line(surveyor: Surveyor, monkeypatch: pytest.
     assert f"Spark refused {statement}: [DENIED] no access to the bucket; what precedes it is registered" in ran.stderr
 
 
-def test_a_name_of_another_warehouse_is_refused(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_of_another_warehouse_is_refused(surveyor: Surveyor, session: SimpleNamespace) -> None:
     """CREATE TABLE IF NOT EXISTS would keep it, and queries would read the other warehouse."""
     own, other = f"file:{surveyor.folder}/snapshots", "s3://elsewhere/surveyor/plans"
     rows = [
@@ -101,7 +109,7 @@ def test_a_name_of_another_warehouse_is_refused(surveyor: Surveyor, monkeypatch:
         ran_statements.append(statement)
         return SimpleNamespace(collect=lambda: rows)
 
-    monkeypatch.setattr("jobs.sql_views.catalog.start_session", lambda *_, **__: SimpleNamespace(sql=run))
+    session.sql = run
 
     ran = surveyor("catalog", "--metastore", "thrift://127.0.0.1:9083", "--apply", "--yes")
 

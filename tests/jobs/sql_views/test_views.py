@@ -17,7 +17,7 @@ from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import health_of
 from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
-from jobs.web.report import summaries
+from jobs.web.snapshot_views import summaries
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import LastSeenBroker, Row, Snapshot
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in

@@ -21,7 +21,7 @@ from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap,
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.connection import commit as commit_multi
 from jobs.adapters.zookeeper.controllership import check_absent, controllership

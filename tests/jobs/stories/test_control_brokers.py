@@ -30,6 +30,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.runtime.pace import Pace
 from schemas.znode_codecs import TopicPartition, encode_partitions
 from tests.jobs.stories.control_acts import (
     a_broker_fails_and_starts,
@@ -80,15 +81,17 @@ def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_p
 def test_a_drained_broker_leads_where_no_other_can(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
     """Also a replica that the drain has stopped: it is elected at a later leader epoch, and starts.
 
-    The drain ends when its broker registers again, and all replicas come back.
+    The drain ends when its broker registers again, and all replicas come back. The samples that the controller takes
+    have the leaders of each moment.
     """
     topic = "drained"
     controlled = ControlledCluster(cluster, kafka, tmp_path)
-    with controlled.running_controller() as controller:
+    with controlled.running_controller("--sample", "2s") as controller:
         config = b'{"version":1,"config":{"min.insync.replicas":"1","unclean.leader.election.enable":"true"}}'
         controlled.write_topic(topic, {0: [1, 2], 1: [2, 1]})
         kafka.write(f"/config/topics/{topic}", config)
         controlled.wait_until(lambda: controlled.has_state(topic, 1) and controlled.is_whole(topic), 60)
+        controlled.wait_until(lambda: newest_leaders(controlled, topic) == {0: 1, 1: 2})
         controlled.drain(1)
         # it follows what it led, and has stopped what it followed
         controlled.wait_until(lambda: [{*state.isr} for state in controlled.states(topic)] == [{1, 2}, {2}])
@@ -99,6 +102,7 @@ def test_a_drained_broker_leads_where_no_other_can(cluster: EmbeddedCluster, kaf
         assert "warning: " in controller.output  # it names the first of the partitions, which may be of another topic
         assert "drained broker 1 leads" in controller.output
         assert [takes_a_record(controlled, topic, partition) for partition in (0, 1)] == [True, True]
+        controlled.wait_until(lambda: newest_leaders(controlled, topic) == {0: 1, 1: 1})
         controlled.restart(2)
         controlled.wait_until(lambda: controlled.is_whole(topic))
         controlled.restart(1)
@@ -137,6 +141,14 @@ def test_a_move_waits_for_a_target_that_is_down(cluster: EmbeddedCluster, kafka:
         controlled.wait_until(lambda: {*controlled.states(topic)[1].isr} == {2, 3})
         controlled.delete(topic)
         controlled.wait_until(lambda: controlled.is_deleted(topic))
+
+
+def newest_leaders(controlled: ControlledCluster, topic: str) -> dict[int, int]:
+    """The leaders of a topic's partitions in its newest sample."""
+    warehouse = Warehouse(str(controlled.warehouse), "default")
+    rows = warehouse.rows("partition_offsets", ("topic", "=", topic)) if warehouse.has("partition_offsets") else []
+    newest = max((row["stored_at"] for row in rows), default=None)
+    return {row["partition"]: row["leader"] for row in rows if row["stored_at"] == newest}
 
 
 def takes_a_record(controlled: ControlledCluster, topic: str, partition: int) -> bool:
@@ -237,7 +249,6 @@ def test_requests_are_carried_out_without_a_controller(
     cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka's controller finds nothing to do when it comes back."""
-    monkeypatch.setattr("jobs.execution.reconcile.FIRST_PAUSE_SECONDS", 0.2)
     controlled = ControlledCluster(cluster, kafka, tmp_path)
     controlled.write_topic("asked", {0: [0, 1]})
     controlled.write_topic("unwanted", {0: [0, 1], 1: [2, 3]})
@@ -249,7 +260,7 @@ def test_requests_are_carried_out_without_a_controller(
         kafka.client.create(REASSIGN, encode_partitions([TopicPartition("asked", 0, [2, 1])]))
         kafka.client.create("/admin/delete_topics/unwanted")
         command = "reconcile", "--apply", "--until-quiet", "--requests", "--yes"
-        ran = Surveyor(kafka.hosts, tmp_path / "warehouse")(*command, "--json")
+        ran = Surveyor(kafka.hosts, tmp_path / "warehouse", pace=Pace(first_pause=0.2))(*command, "--json")
         done = written(kafka, "asked")
     assert eventually(lambda: controller_id(kafka) in cluster.brokers)
     known = [(2, [2, 1], [1, 2])] * len(cluster.brokers)

@@ -19,10 +19,10 @@ from typing import Final
 import pytest
 
 from jobs.adapters.brokers.oauth_tokens import TOKEN_URL, expiry_of
-from jobs.adapters.brokers.reported_configs import read_configs_and_failures
+from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.kerberos import login as kerberos_login
-from jobs.adapters.zookeeper.cluster import TOPICS, read_cluster
+from jobs.adapters.zookeeper.cluster_state import TOPICS, read_cluster
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.source import TopicReader
 from jobs.core.properties import JAAS_CONFIG, TOKEN_COMMAND
@@ -325,7 +325,7 @@ def test_a_service_that_the_kdc_does_not_know(kafka: KafkaTree, surveyor: Survey
     kerberos_login._login.cache_clear()  # noqa: SLF001
     brokers = read_cluster(kafka.client).brokers
 
-    _, failures = read_configs_and_failures(brokers, login.config, {}, 20.0)
+    _, failures = read_broker_configs(brokers, login.config, {}, 20.0)
     ran = surveyor.run("status", "--zookeeper", kafka.hosts, "--zookeeper-config", str(login.zookeeper_config))
 
     reason = "the KDC does not know the service kafkaesque@{}"

@@ -178,6 +178,18 @@ def test_without_permissions_nothing_counts_as_healthy(sources: Guarded) -> None
     assert health.quarantined == len(faults)
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_sample_lacks_only_the_topics_that_may_not_be_described(guarded: GuardedCluster, tmp_path: Path) -> None:
+    """Leaders are those of a snapshot by a user with more permissions."""
+    surveyor = Surveyor(guarded.outside, tmp_path / "warehouse", "--bootstrap-server")
+    surveyor.json("snapshot", "--command-config", str(guarded.files["reader"]))
+    sampled = surveyor.json("load", "sample", "--command-config", str(guarded.files["partial"]))
+    assert sampled["missing"] == [{"partitions": 2, "reason": "TopicAuthorizationFailedError (29)"}]
+    assert (sampled["partitions"], sampled["silent"], sampled["refusals"]) == (2, [], [])
+    rows = surveyor.warehouse.rows("partition_offsets")
+    assert sorted((row["topic"], row["partition"], row["log_end"]) for row in rows) == [("open", 0, 0), ("open", 1, 0)]
+
+
 @pytest.mark.parametrize(
     ("user", "state", "found"),
     [
@@ -307,6 +319,8 @@ def test_a_plan_is_carried_out_by_tickets_and_by_tokens(
     assert findings["permissions"]["found"].startswith("missing: DESCRIBE on the cluster (DescribeQuorum")
     taken = surveyor.json("snapshot", *user)
     assert (taken["partitions"], taken["quarantined"]) == (4, 0)
+    sampled = surveyor.json("load", "sample", *user)
+    assert (sampled["partitions"], sampled["missing"], sampled["refusals"]) == (4, [], [])
     surveyor.json("plan", "config", "--topic", "open", "--set", "retention.ms=1001", "--name", "longer", *user)
     committed = surveyor.json("commit", "longer", "--apply", "--yes", *user)
     assert committed["status"] == "committed"

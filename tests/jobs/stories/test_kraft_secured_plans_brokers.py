@@ -5,10 +5,12 @@ The operator has the permissions that docs/kraft.md names, and no others; the au
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, untyped
     AclBinding,
     AclOperation,
@@ -21,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.clusters.kraft import KRaftCluster
@@ -31,7 +34,7 @@ from jobs.adapters.java.jars import NEWER_KAFKA
 from jobs.core.errors import SurveyorError
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.planned_kafka import election
-from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.secured_kafka import PASSWORD, write_properties
 from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
@@ -48,9 +51,9 @@ _RIGHTS: Final[dict[str, dict[Any, tuple[Any, ...]]]] = {
             *(AclOperation.ALTER_CONFIGS, AclOperation.DELETE),
         ),
     },
-    AUDITOR: {ResourceType.BROKER: _READS, ResourceType.TOPIC: _READS},
+    AUDITOR: {ResourceType.BROKER: _READS, ResourceType.TOPIC: _READS, ResourceType.GROUP: (AclOperation.DESCRIBE,)},
 }
-"""Permissions on the cluster and on all topics."""
+"""Permissions on the cluster, and on all topics and groups."""
 
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 NODES = (1, 2)
@@ -121,7 +124,7 @@ class Secured:
 
 
 def _grant(admin: AdminClient) -> None:
-    names = {ResourceType.BROKER: "kafka-cluster", ResourceType.TOPIC: "*"}
+    names = {ResourceType.BROKER: "kafka-cluster", ResourceType.TOPIC: "*", ResourceType.GROUP: "*"}
     allow, literal = AclPermissionType.ALLOW, ResourcePatternType.LITERAL
     acls = [
         AclBinding(kind, names[kind], literal, f"User:{user}", "*", operation, allow)
@@ -209,6 +212,39 @@ def test_plans_are_carried_out_with_the_permissions_that_the_docs_name(secured: 
 
     secured.carry_out("remove", "delete", "--topics", "work")
     assert eventually(lambda: "work" not in secured.admin.list_topics(timeout=90).topics)
+
+
+def test_a_sample_lacks_only_the_groups_that_may_not_be_described(secured: Secured) -> None:
+    create_topics(secured.admin, NewTopic("read", 2, replica_assignment=[[1, 2], [2, 1]]))
+    assert eventually(lambda: [leader for leader, _ in secured.partitions("read").values()] == [1, 2])
+    producer = Producer({"bootstrap.servers": secured.inside})
+    for number in range(7):
+        producer.produce("read", b"record", partition=number % 2)
+    assert producer.flush(60) == 0
+    consumer = Consumer({"bootstrap.servers": secured.inside, "group.id": "readers"})
+    consumer.commit(offsets=[TopicPartition("read", 0, 4), TopicPartition("read", 1, 2)], asynchronous=False)
+    consumer.close()
+    warehouse = Surveyor(secured.outside, secured.warehouse, "--bootstrap-server").warehouse
+    sampled = {}
+    for user in (OPERATOR, AUDITOR):
+        ran = secured.run(user, "load", "sample", "--json")
+        assert ran.code == 0, ran
+        result = ran.json
+        assert [result[name] for name in ("missing", "silent", "refusals")] == [[], [], []]
+        rows = {
+            table: sorted(
+                (row["partition"], row[offset])
+                for row in warehouse.rows(table, ("topic", "=", "read"))
+                if row["stored_at"].isoformat() == datetime.fromisoformat(result["stored_at"]).isoformat()
+            )
+            for table, offset in (("partition_offsets", "log_end"), ("group_offsets", "committed"))
+        }
+        sampled[user] = rows, {row["group_id"]: row["reason"] for row in result["missing_groups"]}
+    ends, committed = [(0, 4), (1, 3)], [(0, 4), (1, 2)]
+    rows, refused = sampled[OPERATOR]
+    assert rows == {"partition_offsets": ends, "group_offsets": []}
+    assert refused == {"readers": "GroupAuthorizationFailedError (30)"}
+    assert sampled[AUDITOR] == ({"partition_offsets": ends, "group_offsets": committed}, {})
 
 
 def test_a_principal_without_rights_learns_the_missing_operation(secured: Secured, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from scramp import ScramMechanism
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.zookeeper.cluster_state import read_brokers
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.control_process import (
     OURS,
@@ -34,7 +34,8 @@ from tests.jobs.support.commands.control_process import (
     running_controller,
     started_controller,
 )
-from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, Asked, asked
+from tests.jobs.support.kafka.asked_cluster import AskedCluster, asked
+from tests.jobs.support.kafka.controlled_cluster import PARTITIONS, TOPIC
 from tests.jobs.support.kafka.hostile_clients import hostile_clients, listener_port, megabytes
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
 from tests.jobs.support.kafka.real_cluster import Flow, eventually, kafka_tree, throttle
@@ -65,8 +66,8 @@ def test_controllers_follow_each_other(tmp_path: Path) -> None:
     """The active one is killed while a broker is down, and one of two standbys follows it. That one is replaced, its
     successor stops in the midst of an AlterPartition, a standby follows again, and then Kafka's own.
     """
-    with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path / "w", "--standby") as story, ExitStack() as stack:
-        with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
+    with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path, "--standby") as story, ExitStack() as stack:
+        with Flow(cluster.bootstrap, TOPIC, len(PARTITIONS)) as flow:
             standbys = [stack.enter_context(waiting_controller(story.kafka, tmp_path / "w", n)) for n in range(2)]
             story.kill(1)
             story.wait_until(lambda: all(s.leader != 1 and 1 not in s.isr for s in story.states()))
@@ -92,7 +93,7 @@ def test_controllers_follow_each_other(tmp_path: Path) -> None:
         assert flow.failed == []
 
 
-def stop_in_alter_partition(story: Asked, active: ControllerProcess, proxy: ZooKeeperProxy) -> None:
+def stop_in_alter_partition(story: AskedCluster, active: ControllerProcess, proxy: ZooKeeperProxy) -> None:
     """Start broker 2, and stop the active controller when its write of an ISR is on its way to ZooKeeper.
 
     A standby takes over in the meantime. The write is refused by the fence although its session lives, and the leader
@@ -113,7 +114,7 @@ def stop_in_alter_partition(story: Asked, active: ControllerProcess, proxy: ZooK
     assert hold.answered.wait(60)
     assert BAD_VERSION in hold.response
     active.process.send_signal(signal.SIGCONT)
-    story.wait_until_whole()
+    story.wait_until(story.is_whole)
     assert {state.controller_epoch for state in story.states() if 2 in state.isr} == {before + 2}
 
 
@@ -154,8 +155,8 @@ def test_stock_brokers_at_their_defaults(tmp_path: Path) -> None:
 
     Then the same happens while hostile clients attack, and Kafka's own tools do their work.
     """
-    with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path / "w") as story:
-        with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
+    with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path) as story:
+        with Flow(cluster.bootstrap, TOPIC, len(PARTITIONS)) as flow:
             story.kill(1)
             story.wait_until(lambda: all(s.leader != 1 and 1 not in s.isr for s in story.states()))
             transact(cluster.bootstrap, "while-one-is-dead")
@@ -198,9 +199,9 @@ def test_stock_brokers_at_their_defaults(tmp_path: Path) -> None:
 def test_a_rolling_upgrade_of_the_protocol(tmp_path: Path) -> None:
     """From 2.6, where leaders write ISRs themselves, to 3.9, where they ask; one broker at a time."""
     old = {"inter.broker.protocol.version": "2.6"}
-    with EmbeddedCluster(3, overrides=old) as cluster, asked(cluster, tmp_path / "w") as story:
+    with EmbeddedCluster(3, overrides=old) as cluster, asked(cluster, tmp_path) as story:
         assert story.kafka.assignment(TOPIC).topic_id is None
-        with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
+        with Flow(cluster.bootstrap, TOPIC, len(PARTITIONS)) as flow:
             for broker in cluster.brokers:
                 story.shut_down(broker)
                 cluster.brokers[broker].overrides = {}
@@ -325,8 +326,8 @@ def test_brokers_with_certificates_and_passwords(tmp_path: Path, secured: Secure
     Brokers that use PLAIN do the same in the next story.
     """
     cluster, config = secured.cluster, secured.listen_config(tmp_path)
-    with asked(cluster, tmp_path / "w", "--listen-config", str(config)) as story:
-        with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
+    with asked(cluster, tmp_path, "--listen-config", str(config)) as story:
+        with Flow(cluster.bootstrap, TOPIC, len(PARTITIONS)) as flow:
             story.lose_and_shut_down()
         assert flow.failed == []
         brokers = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=30).brokers
@@ -344,7 +345,7 @@ def test_clients_with_listeners_of_their_own(tmp_path: Path, secured: Secured) -
     cluster, config = secured.cluster, secured.listen_config(tmp_path, OF_CLIENTS)
     addresses = [f"{name}://{LOOPBACK}:{free_port()}" for name in ("CLIENTS", "USERS", "TLS")]
     options = [option for address in addresses for option in ("--listen", address)]
-    with asked(cluster, tmp_path / "w", "--listen-config", str(config), *options) as story:
+    with asked(cluster, tmp_path, "--listen-config", str(config), *options) as story:
         login = partial(java_login, tmp_path, secured.certificates.ca, PASSWORD)
         plain = Tools(cluster.bootstrap)
         users = {
@@ -371,7 +372,7 @@ def test_clients_with_listeners_of_their_own(tmp_path: Path, secured: Secured) -
         assert OURS not in {
             b for n in range(4) for replicas in assignment(story, f"auto{n}").values() for b in replicas
         }
-        with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
+        with Flow(cluster.bootstrap, TOPIC, len(PARTITIONS)) as flow:
             story.lose_and_shut_down()
         assert flow.failed == []
         assert committed_group(cluster.bootstrap) == 0
@@ -391,13 +392,13 @@ OF_CLIENTS = {
 """Settings of the listeners USERS and TLS; users of PLAIN, as brokers accept at USERS, cannot be verified here."""
 
 
-def bootstrap_of(story: Asked, listener: str) -> str:
+def bootstrap_of(story: AskedCluster, listener: str) -> str:
     """The address of broker 0 at a listener."""
     [endpoint] = [e for e in read_brokers(story.kafka.client)[0].endpoints or () if e.listener == listener]
     return f"{endpoint.host}:{endpoint.port}"
 
 
-def use_by_librdkafka(story: Asked, secured: Secured) -> None:
+def use_by_librdkafka(story: AskedCluster, secured: Secured) -> None:
     """Create a topic, write and read with a group at USERS, by a client that asks each node for metadata at first."""
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": bootstrap_of(story, "USERS"),
@@ -419,7 +420,7 @@ def use_by_librdkafka(story: Asked, secured: Secured) -> None:
     consumer.close()
 
 
-def kafkas_own_tools_do_their_work(story: Asked, folder: Path) -> None:
+def kafkas_own_tools_do_their_work(story: AskedCluster, folder: Path) -> None:
     """Each does it, or says why not, and no call ends by a time-out."""
     cluster = story.cluster
     tools = Tools(cluster.bootstrap)
@@ -460,7 +461,7 @@ def kafkas_own_tools_do_their_work(story: Asked, folder: Path) -> None:
     assert committed_group(cluster.bootstrap) == 0
 
 
-def assignment(story: Asked, topic: str) -> Mapping[int, Sequence[int]]:
+def assignment(story: AskedCluster, topic: str) -> Mapping[int, Sequence[int]]:
     return story.kafka.assignment(topic).partitions
 
 

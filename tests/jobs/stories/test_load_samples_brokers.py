@@ -5,7 +5,7 @@ Leaders change and topics come and go between the snapshot and the sample, and a
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from kafka.admin import KafkaAdminClient
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.servers import KafkaServer
-from jobs.adapters.java.jars import NEWER_KAFKA
+from jobs.adapters.java.jars import NEWER_KAFKA, tiered_storage_jars
 from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.real_cluster import create_topics, delete_topic, eventually
@@ -53,13 +53,13 @@ class Sampled:
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def create(self, replicas: list[list[int]], name: str = "") -> str:
+    def create(self, replicas: list[list[int]], name: str = "", **config: str) -> str:
         """Create a topic, by default with a name of its own, and wait until its leaders lead."""
         topic = name or f"topic-{next(_numbers)}"
 
         def leads() -> bool:
             # again, as a topic of that name may just be deleted
-            create_topics(self.admin, NewTopic(topic, len(replicas), replica_assignment=replicas))
+            create_topics(self.admin, NewTopic(topic, len(replicas), replica_assignment=replicas, config=config))
             return self.leaders(topic) == [row[0] for row in replicas]
 
         assert eventually(leads)
@@ -104,13 +104,31 @@ def sampled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("sampled") / "warehouse"
     with ExitStack() as stack:
         if request.param == ZOOKEEPER:
-            cluster = stack.enter_context(EmbeddedCluster(3, racks=dict(enumerate(RACKS)), heap="320m"))
+            racks, tiered = dict(enumerate(RACKS)), _tiered_storage(tmp_path_factory.mktemp("remote"))
+            cluster = stack.enter_context(EmbeddedCluster(3, racks=racks, heap="320m", overrides=tiered))
             yield Sampled(cluster.brokers, Surveyor(cluster.zookeeper_server.connect, folder), is_kraft=False)
         else:
             racks = dict(enumerate(RACKS, start=1))
             kraft = stack.enter_context(EmbeddedKRaftCluster(3, racks=racks, heap="320m", kafka_version=NEWER_KAFKA))
             surveyor = Surveyor(kraft.bootstrap, folder, "--bootstrap-server")
             yield Sampled(kraft.nodes, surveyor, is_kraft=True)
+
+
+def _tiered_storage(folder: Path) -> dict[str, str]:
+    """Settings with which brokers keep older records of some topics in a folder, soon after they were written."""
+    (jar,) = tiered_storage_jars()
+    return {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        "remote.log.storage.manager.class.path": str(jar),
+        "rsm.config.dir": str(folder),
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+        "remote.log.manager.task.interval.ms": "500",
+        "log.retention.check.interval.ms": "500",
+        "log.initial.task.delay.ms": "500",
+    }
 
 
 @pytest.mark.usefixtures("spark")
@@ -154,6 +172,30 @@ def _transact(bootstrap: str, topic: str, *, commits: bool) -> None:
         producer.produce(topic, RECORD, partition=0)
     producer.flush(60)
     (producer.commit_transaction if commits else producer.abort_transaction)(60)
+
+
+def test_a_topic_with_tiered_storage(sampled: Sampled) -> None:
+    """Its log begins in the remote storage, and later on the leader's disk."""
+    if sampled.is_kraft:
+        pytest.skip(f"the brokers of {ZOOKEEPER} have a remote storage")
+    tiered = {"remote.storage.enable": "true", "segment.bytes": "20000", "local.retention.bytes": "1"}
+    leader = sampled.ids[0]
+    topic = sampled.create([[leader]], **tiered)
+    for _ in range(6):
+        sampled.produce(topic, 10)
+
+    def first_on_disk() -> int:
+        """The first offset of the segments that the leader still has."""
+        return min(int(path.stem) for path in Path(sampled.servers[leader].folder, "data", f"{topic}-0").glob("*.log"))
+
+    def is_sampled() -> bool:
+        sampled.sample()
+        columns = ("log_start", "local_start", "log_end", "bytes")
+        expected = (0, first_on_disk(), 60, sampled.size(leader, topic, 0))
+        return sampled.rows("partition_offsets", topic, *columns) == [expected]
+
+    assert eventually(lambda: first_on_disk() > 0)
+    assert eventually(is_sampled, 60)
 
 
 def test_disks_and_their_capacity(sampled: Sampled) -> None:
@@ -341,3 +383,54 @@ def test_a_broker_that_does_not_respond(sampled: Sampled) -> None:
         assert (shared_now, result["silent"]) == ([(other, 11)], [])
     else:  # its session has not expired
         assert [row["broker_id"] for row in result["silent"]] == [dead]
+
+
+SKEWED = (900, 700, 500, 20, 20, 20, 20, 20, 20)
+"""Records of partitions in turn of three brokers, so that replicas and leaders are even."""
+
+
+@pytest.mark.usefixtures("spark")
+def test_skewed_load_is_balanced_under_a_throttle(sampled: Sampled, tmp_path: Path) -> None:
+    """Measured, planned, committed, and measured again: the plan has predicted the most loaded broker, within 10 %."""
+    first, second, third = sampled.ids
+    lists = [[first, second], [first, third], [first, second], *[[second, third], [third, first]] * 3]
+    topic = sampled.create(lists)
+    own = replace(sampled, surveyor=Surveyor(sampled.surveyor.hosts, tmp_path, sampled.surveyor.address_option))
+    own.surveyor.json("snapshot")
+    before = _measured(own, topic)
+    own.surveyor.json("load", "rollup")
+
+    by_load = ("--rebalance", "--by-load", "--topics", topic, "--name", "even")
+    planned = own.surveyor.json("plan", "reassign", *by_load)
+    done = own.surveyor.json("commit", "even", "--apply", "--yes", "--wait", "--throttle", "50MB/s")
+    own.surveyor.json("snapshot")
+    after = _measured(own, topic)
+
+    figures = planned["load"]
+    assert done["status"] == "committed"
+    predicted = [figures["worst_before"], figures["worst_after"]]
+    assert [before["worst"], after["worst"]] == pytest.approx(predicted, rel=0.1)
+    assert after["worst"] < 0.8 * before["worst"]
+    assert {name for name, multiple in after.items() if multiple > max(before[name], 1.1)} == set()
+    assert own.surveyor.warehouse.rows("throttles") == []
+
+
+def _measured(sampled: Sampled, topic: str) -> dict[str, float]:
+    """Produce between two samples; return the highest multiple of the mean by resource, and of all resources."""
+    sampled.sample()
+    sampled.produce(topic, *SKEWED)
+    sampled.sample()
+    stored = sampled.surveyor.warehouse.rows("partition_offsets")
+    earlier, newest = sorted({row["stored_at"] for row in stored})[-2:]
+    size = {(row["topic"], row["partition"], row["stored_at"]): row["bytes"] or 0 for row in stored}
+    used = {name: dict.fromkeys(sampled.ids, 0.0) for name in ("disk", "in", "out")}
+    for name, known in sampled.admin.list_topics(timeout=60).topics.items():
+        for number, partition in known.partitions.items():
+            bytes_now = size.get((name, number, newest), 0)
+            written = bytes_now - size.get((name, number, earlier), 0)
+            for broker in partition.replicas:
+                used["disk"][broker] += bytes_now
+                used["in"][broker] += written
+            used["out"][partition.leader] += written * (len(partition.replicas) - 1)
+    most = {name: max(of.values()) * len(of) / sum(of.values()) for name, of in used.items()}
+    return most | {"worst": max(most.values())}

@@ -27,6 +27,7 @@ from tests.docs.blocks import ELSEWHERE, RUN, page_path
 from tests.docs.markdown import code_blocks
 from tests.jobs.support.commands.documented_commands import ROOT, said_here
 from tests.jobs.support.commands.documented_output import rewritten
+from tests.jobs.support.commands.paces import NO_TAKEOVER
 from tests.jobs.support.kafka.command_environments import REAL, CommandEnvironments
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID
 
@@ -210,7 +211,7 @@ class Terminal:
     def run(self, command: str) -> list[str]:
         substitutions = dict.fromkeys(FOLDERS, ".") | {"9308": "0"}
         _, *words = split(said_here(command, substitutions), comments=True)
-        done = CliRunner().invoke(app, words)
+        done = CliRunner().invoke(app, words, obj=NO_TAKEOVER)
         if done.exit_code != CODES.get((self.page, command), 0):
             self.odd.append(f"{command} ended with {done.exit_code}: {done.output}")
         lines = said_here(done.output, self.stage.substitutions).splitlines()
@@ -221,7 +222,6 @@ class Terminal:
 def stage(
     cluster: EmbeddedCluster,
     tmp_path: Path,
-    no_takeover: None,  # noqa: ARG001 - for its effect
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[CommandEnvironments]:
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from jobs.adapters.brokers.admin_client import Admin, bootstrap, connected_admin
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from schemas.enums import PlanKind, PlanStatus
 from schemas.stored_plan import Plan
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS

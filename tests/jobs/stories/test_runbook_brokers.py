@@ -46,7 +46,6 @@ class Machines:
             "A disk runs full": lambda: self.fill("clicks"),
             "The controller is stuck": self.lose_one_without_a_controller,
             "Partitions stay offline": lambda: self.lose(2),
-            "A command refuses": lambda: kafka.write("/migration", b'{"kraft_controller_id":3000}'),
         }
 
     def make_topics(self) -> None:

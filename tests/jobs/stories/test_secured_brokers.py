@@ -3,6 +3,7 @@
 What they keep is kept, and what they guard in ZooKeeper stays guarded.
 """
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,11 +20,11 @@ from msgspec.structs import replace as with_values
 from jobs.adapters.brokers.admin_client import bootstrap, connected_admin, read_properties
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.listeners import PLAINTEXT_LISTENER, Listener
-from jobs.adapters.brokers.reported_configs import read_configs_and_failures
+from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_brokers, read_cluster
 from schemas.stored_plan import Plan
 from schemas.tables import SPARK_SCHEMAS
 from schemas.znode_codecs import Endpoint
@@ -143,7 +144,7 @@ def test_a_certificate_in_a_keystore(kafka: KafkaTree, secured: Secured, tmp_pat
     with connected_admin(bootstrap(state.brokers, settings), settings, state.controller.broker_id) as admin:
         assert admin.reassignments() == {}
     assert unreachable_reasons(state.brokers, "test", listener) == {}
-    assert read_configs_and_failures(state.brokers, config, {}, 60.0)[1] == {}
+    assert read_broker_configs(state.brokers, config, {}, 60.0)[1] == {}
 
 
 def conf(folder: Path, listener: str) -> Path:
@@ -162,6 +163,16 @@ def refused(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *options: str) -> 
     return done.stderr
 
 
+def is_sampled_whole(surveyor: Surveyor, kafka: KafkaTree, login: ListenerLogin, partitions: int) -> bool:
+    """Take a sample of load; a leader that was just elected has no end to report before a follower has fetched."""
+    sampled = surveyor.run("load", "sample", "--zookeeper", kafka.hosts, "--json", *login.options)
+    assert sampled.exit_code == 0, sampled.output
+    result = json.loads(sampled.stdout)
+    assert [result[name] for name in ("missing_groups", "silent", "refusals")] == [[]] * 3
+    assert all("OffsetNotAvailableError" in row["reason"] for row in result["missing"])
+    return not result["missing"] and result["partitions"] >= partitions
+
+
 def test_leaders_move_over_each_listener(
     cluster: EmbeddedCluster,
     kafka: KafkaTree,
@@ -178,6 +189,7 @@ def test_leaders_move_over_each_listener(
             assert done.exit_code == 0, done.stderr
             assert "LeaderAndIsr accepted by brokers 0, 1" in done.stderr
             assert PASSWORD not in done.output
+            assert eventually(partial(is_sampled_whole, surveyor, kafka, login, len(logins)))
 
     assert [kafka.state("moves", partition).leader for partition in range(len(logins))] == [0] * len(logins)
     assert {row["error"] for row in surveyor.warehouse.rows("answers")} == {0}

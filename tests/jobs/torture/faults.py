@@ -82,18 +82,6 @@ def pids_of(*servers: Server) -> list[int]:
     return [server.pid for server in servers if server.pid is not None]
 
 
-def stopped_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return stopped(pids_of(cluster.brokers[target]))
-
-
-def stopped_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return stopped(pids_of(cluster.ensemble.servers[target + 1]))
-
-
-def stopped_committer(cluster: CommandedCluster, _: int) -> AbstractContextManager[None]:
-    return stopped([run.process.pid for run in _running(cluster)])
-
-
 def _running(cluster: CommandedCluster) -> list[Run]:
     return [run for run in cluster.runs if run.process.poll() is None]
 
@@ -111,56 +99,17 @@ def late(link: Link) -> None:
     link.slow(0.7)
 
 
-def cut_from_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(cluster.own_link, Link.cut)
+Fault = Callable[[C, int], AbstractContextManager[None]]
+"""A fault of a cluster, or of one of its brokers or servers; brokers and servers are numbered from 0."""
 
 
-def held_from_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(cluster.own_link, Link.hold)
-
-
-def slow_to_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(cluster.own_link, late)
-
-
-def _broker_link(cluster: CommandedCluster, target: int) -> Link:
-    return cluster.to_broker[cluster.broker_ids[target]]
-
-
-def cut_from_broker(cluster: CommandedCluster, target: int) -> AbstractContextManager[None]:
-    return harmed(_broker_link(cluster, target), Link.cut)
-
-
-def held_from_broker(cluster: CommandedCluster, target: int) -> AbstractContextManager[None]:
-    return harmed(_broker_link(cluster, target), Link.hold)
-
-
-def slow_to_broker(cluster: CommandedCluster, target: int) -> AbstractContextManager[None]:
-    return harmed(_broker_link(cluster, target), late)
-
-
-def cut_from_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(cluster.to_controller, Link.cut)
-
-
-def held_from_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(cluster.to_controller, Link.hold)
-
-
-def slow_to_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(cluster.to_controller, late)
-
-
-def broker_cut_from_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return harmed(cluster.to_zookeeper[target], Link.cut)
-
-
-def broker_held_from_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return harmed(cluster.to_zookeeper[target], Link.hold)
-
-
-def broker_slow_to_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return harmed(cluster.to_zookeeper[target], late)
+def of_link(near: str, far: str, link: Callable[[C, int], Link]) -> dict[str, Fault[C]]:
+    """Return the faults of a link: cut, held or slow."""
+    return {
+        f"cut {near} from {far}": lambda cluster, target: harmed(link(cluster, target), Link.cut),
+        f"hold {near} from {far}": lambda cluster, target: harmed(link(cluster, target), Link.hold),
+        f"slow {near} to {far}": lambda cluster, target: harmed(link(cluster, target), late),
+    }
 
 
 @contextmanager
@@ -218,17 +167,12 @@ def kafkas_tool(cluster: CommandedCluster, _: int) -> Iterator[None]:
     yield
 
 
-Fault = Callable[[C, int], AbstractContextManager[None]]
-"""A fault of a cluster, or of one of its brokers or servers; brokers and servers are numbered from 0."""
-
 AT_BROKERS: Final[dict[str, Fault[TortureCluster]]] = {
     "kill broker": killed_broker,
     "shut down broker": shut_down_broker,
-    "stop broker": stopped_broker,
+    "stop broker": lambda cluster, target: stopped(pids_of(cluster.brokers[target])),
     "fail log dir": failed_log_dir,
-    "cut broker from ZooKeeper": broker_cut_from_zookeeper,
-    "hold broker from ZooKeeper": broker_held_from_zookeeper,
-    "slow broker to ZooKeeper": broker_slow_to_zookeeper,
+    **of_link("broker", "ZooKeeper", lambda cluster, target: cluster.to_zookeeper[target]),
 }
 _WITHOUT_ZOOKEEPER: Final = {"stop broker", "cut broker from ZooKeeper", "hold broker from ZooKeeper"}
 AT_BROKERS_WITH_ZOOKEEPER: Final = {name: fault for name, fault in AT_BROKERS.items() if name not in _WITHOUT_ZOOKEEPER}
@@ -236,14 +180,12 @@ AT_BROKERS_WITH_ZOOKEEPER: Final = {name: fault for name, fault in AT_BROKERS.it
 
 AT_ZOOKEEPER: Final[dict[str, Fault[TortureCluster]]] = {
     "kill ZooKeeper": killed_zookeeper,
-    "stop ZooKeeper": stopped_zookeeper,
+    "stop ZooKeeper": lambda cluster, target: stopped(pids_of(cluster.ensemble.servers[target + 1])),
 }
 AT_ANY_COMMITTERS: Final[dict[str, Fault[CommandedCluster]]] = {
     "kill committer": killed_committer,
-    "stop committer": stopped_committer,
-    "cut committer from broker": cut_from_broker,
-    "hold committer from broker": held_from_broker,
-    "slow committer to broker": slow_to_broker,
+    "stop committer": lambda cluster, _: stopped([run.process.pid for run in _running(cluster)]),
+    **of_link("committer", "broker", lambda cluster, target: cluster.to_broker[cluster.broker_ids[target]]),
     "fill disk": full_disk,
     "run Kafka's tool": kafkas_tool,
     **({} if COMPILER is None else {"set clock": set_clock}),
@@ -252,13 +194,9 @@ AT_ANY_COMMITTERS: Final[dict[str, Fault[CommandedCluster]]] = {
 
 AT_COMMITTERS: Final[dict[str, Fault[TortureCluster]]] = {
     **AT_ANY_COMMITTERS,
-    "cut committer from ZooKeeper": cut_from_zookeeper,
-    "hold committer from ZooKeeper": held_from_zookeeper,
-    "slow committer to ZooKeeper": slow_to_zookeeper,
+    **of_link("committer", "ZooKeeper", lambda cluster, _: cluster.own_link),
 }
-AT_LISTENER: Final[dict[str, Fault[TortureCluster]]] = {
-    "cut brokers from controller": cut_from_controller,
-    "hold brokers from controller": held_from_controller,
-    "slow brokers to controller": slow_to_controller,
-}
+AT_LISTENER: Final[dict[str, Fault[TortureCluster]]] = of_link(
+    "brokers", "controller", lambda cluster, _: cluster.to_controller
+)
 """Faults on the way of brokers' requests to a controller that listens."""

@@ -5,9 +5,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from jobs.adapters.embedded.kraft import EmbeddedKRaftNode
-from tests.jobs.torture.faults import AT_ANY_COMMITTERS, Fault, harmed, late, pids_of, stopped
+from tests.jobs.torture.faults import AT_ANY_COMMITTERS, Fault, of_link, pids_of, stopped
 from tests.jobs.torture.kraft_torture_cluster import NODES, KRaftTortureCluster
-from tests.jobs.torture.links import Link
 
 _START_SECONDS: Final = 120
 _SHUTDOWN_SECONDS: Final = 60
@@ -40,39 +39,13 @@ def shut_down_node(cluster: KRaftTortureCluster, target: int) -> AbstractContext
     return _restarted(node)
 
 
-def stopped_node(cluster: KRaftTortureCluster, target: int) -> AbstractContextManager[None]:
-    return stopped(pids_of(cluster.nodes[NODES[target]]))
-
-
-def stopped_leader(cluster: KRaftTortureCluster, _: int) -> AbstractContextManager[None]:
-    return stopped(pids_of(cluster.nodes[cluster.quorum_leader()]))
-
-
-def _leader_link(cluster: KRaftTortureCluster) -> Link:
-    return cluster.to_controller[cluster.quorum_leader()]
-
-
-def cut_from_leader(cluster: KRaftTortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(_leader_link(cluster), Link.cut)
-
-
-def held_from_leader(cluster: KRaftTortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(_leader_link(cluster), Link.hold)
-
-
-def slow_to_leader(cluster: KRaftTortureCluster, _: int) -> AbstractContextManager[None]:
-    return harmed(_leader_link(cluster), late)
-
-
 AT_NODES: Final[dict[str, Fault[KRaftTortureCluster]]] = {
     "kill node": killed_node,
     "kill quorum leader": killed_leader,
     "shut down node": shut_down_node,
-    "stop node": stopped_node,
-    "stop quorum leader": stopped_leader,
-    "cut nodes from quorum leader": cut_from_leader,
-    "hold nodes from quorum leader": held_from_leader,
-    "slow nodes to quorum leader": slow_to_leader,
+    "stop node": lambda cluster, target: stopped(pids_of(cluster.nodes[NODES[target]])),
+    "stop quorum leader": lambda cluster, _: stopped(pids_of(cluster.nodes[cluster.quorum_leader()])),
+    **of_link("nodes", "quorum leader", lambda cluster, _: cluster.to_controller[cluster.quorum_leader()]),
 }
 """One at a time, so that the quorum and every partition of three replicas keep two."""
 

@@ -34,10 +34,10 @@ class KRaftTortureCluster(CommandedCluster):
 
     broker_ids: ClassVar = NODES
     prelude: ClassVar = (
-        "from jobs.adapters.delta import warehouse_lease as lease\n"
-        "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 9.0, 3.0, 3.0\n"
+        "from jobs.adapters.delta.warehouse_lease import WarehouseLease as lease\n"
+        "lease.lease_seconds, lease.renewal_seconds, lease.margin_seconds = 9.0, 3.0, 3.0\n"
         "from jobs.adapters.brokers import admin_client\n"
-        "admin_client.SEND_SECONDS = 3.0"
+        "admin_client._AdminClient.send_seconds = 3.0"
     )
     nodes: dict[int, EmbeddedKRaftNode] = field(default_factory=dict)
     to_controller: dict[int, Link] = field(default_factory=dict)
@@ -110,8 +110,8 @@ class SmallKRaftTortureCluster(KRaftTortureCluster):
     """Runs inside its `with` block on a cluster of the caller, without links, and with leases of 3 s."""
 
     prelude: ClassVar = (
-        "from jobs.adapters.delta import warehouse_lease as lease\n"
-        "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 3.0, 1.0, 1.0"
+        "from jobs.adapters.delta.warehouse_lease import WarehouseLease as lease\n"
+        "lease.lease_seconds, lease.renewal_seconds, lease.margin_seconds = 3.0, 1.0, 1.0"
     )
 
     def __init__(self, cluster: EmbeddedKRaftCluster, warehouse: Path, folder: Path) -> None:

@@ -12,7 +12,7 @@ from tests.jobs.torture.clock import COMPILER, Clock
 
 ROOT = Path(__file__).parents[3]
 
-WALL_CLOCK = re.compile(r"\b(?:time\.time(?:_ns)?|time_ns|datetime\.(?:now|utcnow|today)|date\.today)\(")
+WALL_CLOCK = re.compile(r"\b(?:(?:time|clock|self)\.time(?:_ns)?|time_ns|datetime\.(?:now|utcnow|today)|date\.today)\(")
 
 SHOWN = {
     "jobs/adapters/brokers/responses.py": "answers.at",
@@ -25,8 +25,9 @@ SHOWN = {
     "jobs/core/units.py": "ages",
     "jobs/web/dashboard/pages.py": "ages",
     "jobs/web/report.py": "ages",
+    "jobs/web/replay_page.py": "when the page was made",
     "jobs/repositories/drained_brokers.py": "drained.since",
-    "jobs/repositories/plans/plans_table.py": "plans.verified_at",
+    "jobs/repositories/plans/plans_writer.py": "plans.verified_at",
     "jobs/repositories/plans/commit_rows.py": "commits.committed_at",
     "jobs/repositories/plans/record_builders.py": "plans.created_at",
     "jobs/snapshots/snapshot.py": "snapshots.taken_at",
@@ -36,7 +37,6 @@ SHOWN = {
     "jobs/show.py": "the moment of `show events --since`",
     "jobs/console_output/status.py": "ages",
     "jobs/console_output/stored_tables.py": "ages",
-    "jobs/console_output/loads.py": "ages",
     "jobs/web/dashboard/cache.py": "ages",
     "jobs/measurement/imports.py": "broker_capacity.valid_from, and the newest hour that Prometheus is asked for",
     "jobs/measurement/profiles.py": "load_profiles.created_at",
@@ -46,9 +46,10 @@ JUDGED = {
     "jobs/adapters/brokers/admin_client.py": "age of a call, by both clocks; a set clock can only prevent a request",
     "jobs/adapters/brokers/oauth_tokens.py": "expiry of tokens, a time of day; a wrong clock loses a connection only",
     "jobs/adapters/delta/warehouse_lease.py": "leases.deadline; its holder checks the row before each write",
-    "jobs/checks/common_checks.py": "doctor compares it with ZooKeeper's, or that of the quorum's leader",
+    "jobs/checks/kraft_checks.py": "doctor compares it with that of the quorum's leader",
+    "jobs/execution/admin/admin_commit.py": "the hour whose load a throttle follows",
     "jobs/execution/admin/controller_client.py": "a long check of the lease is done again",
-    "jobs/checks/doctor.py": "doctor compares it with the time of the last snapshot",
+    "jobs/checks/doctor.py": "doctor compares it with ZooKeeper's and the time of the last snapshot",
     "jobs/execution/preflight.py": "--max-plan-age; a plan from the future is refused, too",
     "jobs/repositories/snapshot_tables.py": "whether a snapshot is read at once or lazily; the rows are the same",
     "jobs/adapters/brokers/group_offsets.py": "sampled_at; with clocks that differ, loads of neighbours cancel out",

@@ -15,8 +15,8 @@ from jobs.adapters.java.jars import OLDER_KAFKAS, kafka_jars
 from jobs.adapters.zookeeper.controllership import controllership
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held_controllership import commit_held
-from tests.jobs.support.kafka.asked_cluster import TOPIC as ASKED
 from tests.jobs.support.kafka.asked_cluster import asked
+from tests.jobs.support.kafka.controlled_cluster import TOPIC as ASKED
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -120,7 +120,7 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
 
 def test_they_ask_the_resident_controller(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     """From 2.7 on they ask for ISRs, from 3.0 on for producer ids, and all of them before they shut down."""
-    with asked(cluster, tmp_path / "w") as story:
+    with asked(cluster, tmp_path) as story:
         with Traffic(cluster.bootstrap, ASKED) as traffic:
             story.lose_and_shut_down()
         assert traffic.failed == []

@@ -3,25 +3,22 @@
 import json
 import re
 import socket
-import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
 
-import jobs.web.dashboard
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.processes import free_port
 from jobs.web.dashboard import cache
 from jobs.web.dashboard.components import plain_text
 from schemas.enums import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.outside.dashboard import dashboard
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, config_operation, lived_in, stored_plan, very_many
 from tests.jobs.support.rows.warehouse_rows import Cluster
-
-APP: Final = Path(jobs.web.dashboard.__file__).parent / "app.py"
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +29,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     return warehouse
 
 
-def _opened(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    options = ["--warehouse", warehouse.uri, "--cluster", warehouse.cluster, "--max-plan-age-hours", "24"]
-    monkeypatch.setattr(sys, "argv", ["app.py", *options])
-    return _calm(AppTest.from_file(str(APP), default_timeout=60).run())
+def _opened(warehouse: Warehouse, *options: str) -> AppTest:
+    return _calm(dashboard(warehouse.uri, warehouse.cluster, *options))
 
 
 def _calm(app: AppTest) -> AppTest:
@@ -59,8 +54,8 @@ def _cells(app: AppTest, number: int = 0) -> list[list[Any]]:
     return rows
 
 
-def test_the_slider_goes_through_history(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _opened(warehouse, monkeypatch)
+def test_the_slider_goes_through_history(warehouse: Warehouse) -> None:
+    app = _opened(warehouse)
     assert "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC" in app.text[0].value
     assert [element.value for element in app.markdown] == []  # as docstrings of names in the script would be
     assert (_cards(app)["partitions offline"], len(_cells(app))) == ("1", 2)
@@ -71,13 +66,13 @@ def test_the_slider_goes_through_history(warehouse: Warehouse, monkeypatch: pyte
     assert (typed.slider(key="snapshot").value, typed.text[0].value[:10]) == (2, "snapshot 2")
 
 
-def test_the_slider_stays_on_the_newest_until_a_user_moves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slider_stays_on_the_newest_until_a_user_moves_it(tmp_path: Path) -> None:
     """An open page follows the newest snapshot, and does not keep the number of another cluster."""
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     cluster, other = lived_in(warehouse), Cluster(Warehouse(warehouse.uri, "other"))
     for _ in range(4):
         other.snapshot()
-    app = _opened(warehouse, monkeypatch)
+    app = _opened(warehouse)
     cache.snapshots.clear()
     cluster.snapshot()
     app = _calm(app.run())
@@ -91,7 +86,7 @@ def test_the_slider_stays_on_the_newest_until_a_user_moves_it(tmp_path: Path, mo
     assert app.slider(key="snapshot").value == 4
 
 
-def test_a_browser_receives_no_list_of_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_receives_no_list_of_snapshots(tmp_path: Path) -> None:
     """A year of them would be sent at each click; a number that no snapshot has selects the last one before it."""
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     lived_in(warehouse)
@@ -99,23 +94,30 @@ def test_a_browser_receives_no_list_of_snapshots(tmp_path: Path, monkeypatch: py
     numbers = pa.array([1, 2, 100_000], snapshots.schema.field("snapshot_id").type)
     place = snapshots.schema.get_field_index("snapshot_id")
     warehouse.replace_by("snapshots", snapshots.set_column(place, snapshots.schema.field(place), numbers))
-    app = _opened(warehouse, monkeypatch)
+    app = _opened(warehouse)
     assert "snapshot 100000 " in app.text[0].value
     assert app.slider(key="snapshot").proto.ByteSize() < 1_000
     app = _calm(app.slider(key="snapshot").set_value(99_999).run())
     assert "snapshot 2 " in app.text[0].value
 
 
-def test_bars_name_failed_brokers_and_omissions(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.web.dashboard.components.BARS_DRAWN", 3)
-    app = _opened(warehouse, monkeypatch)
+def test_charts_are_those_of_the_report(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.web.cluster_page.BROKERS_DRAWN", 3)
+    cache.sections.clear()
+    app = _opened(warehouse)
 
-    assert [element.value for element in app.caption if element.value.startswith("the first")] == ["the first 3 of 4"]
-    assert "broker 2 (gone)" in str(app.get("vega_lite_chart")[0].proto)
+    brokers, imbalance = app.get("iframe")
+    drawn = [element.value for element in app.caption if element.value.startswith("The charts")]
+    assert drawn == ["The charts show the 3 brokers that lead most."]
+    assert "broker 2 (gone)" in brokers.proto.srcdoc
+    assert imbalance.proto.srcdoc.count("<polyline ") == 3
+    history = _turned(app, "Leader history").get("iframe")[0]
+    cache.sections.clear()
+    assert history.proto.srcdoc.count('<rect class="gone"') == 1
 
 
-def test_from_a_broker_to_its_partitions(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(warehouse, monkeypatch), "Brokers")
+def test_from_a_broker_to_its_partitions(warehouse: Warehouse) -> None:
+    app = _turned(_opened(warehouse), "Brokers")
     assert [row[:3] for row in _cells(app)] == [[f"{HOSTILE}-0", "leads", "Online"], ["orders-0", "in sync", "Online"]]
     gone = _calm(app.selectbox(key="broker").set_value(2).run())
     assert "gone" in gone.text[1].value
@@ -125,11 +127,12 @@ def test_from_a_broker_to_its_partitions(warehouse: Warehouse, monkeypatch: pyte
     assert [row[0] for row in _cells(searched)] == ["orders-1"]
 
 
-def test_page_of_load(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(warehouse, monkeypatch), "Load")
+def test_page_of_load(warehouse: Warehouse) -> None:
+    app = _turned(_opened(warehouse), "Load")
     assert "Hour from 2026-11-21 11:00 to 12:00 UTC" in app.text[1].value
     assert (_cards(app)["limits exceeded"], _cards(app)["bytes in"]) == ("2", "37.2 MiB/s")
     assert [element.value.split()[0] for element in app.warning] == [
+        "the",
         "broker",
         "broker",
         "leaders",
@@ -137,53 +140,51 @@ def test_page_of_load(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> 
     ]
     assert [cell[0] for cell in _cells(app)] == ["0", "1", "3"]
     assert [cell[0] for cell in _cells(app, 1)] == [f"{HOSTILE}-0", "orders-0"]
-    assert len(app.get("vega_lite_chart")) == 2
+    assert [frame.proto.srcdoc.count("<figure>") for frame in app.get("iframe")] == [1, 1]
     earlier = _calm(app.slider(key="snapshot").set_value(1).run())
     assert "Hour from 2026-11-21 10:00 to 11:00 UTC" in earlier.text[1].value
 
 
-def test_capacities_of_the_configuration_file(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capacities_of_the_configuration_file(warehouse: Warehouse) -> None:
     """They are those of the cluster that the dashboard was started for."""
-    options = ["--warehouse", warehouse.uri, "--cluster", "default", "--max-plan-age-hours", "24"]
-    monkeypatch.setattr(sys, "argv", ["app.py", *options, "--capacity", '{"out": "100MB/s"}'])
-    app = _turned(_calm(AppTest.from_file(str(APP), default_timeout=60).run()), "Load")
+    app = _turned(_opened(warehouse, "--capacity", '{"out": "100MB/s"}'), "Load")
     rows = app.dataframe[0].value
     assert rows["% of network out"].to_list() == [51, 42, 24]
 
 
-def test_a_cluster_without_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_load(tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     Cluster(warehouse).snapshot()
-    app = _turned(_opened(warehouse, monkeypatch), "Load")
+    app = _turned(_opened(warehouse), "Load")
     assert [element.value.partition(".")[0] for element in app.info] == ["No load is known before this time"]
 
 
-def test_page_of_leader_history(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(warehouse, monkeypatch), "Leader history")
+def test_page_of_leader_history(warehouse: Warehouse) -> None:
+    app = _turned(_opened(warehouse), "Leader history")
 
     assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "none", "2"], ["orders-0", "1", "2"]]
 
 
-def test_page_of_plans(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(warehouse, monkeypatch), "Plans")
+def test_page_of_plans(warehouse: Warehouse) -> None:
+    app = _turned(_opened(warehouse), "Plans")
     assert sorted(row[1] for row in _cells(app)) == ["altered", "grow"]
 
     grow = next(row[0] for row in _cells(app) if row[1] == "grow")
     app = _calm(app.selectbox(key="plan").set_value(grow).run())
 
-    assert [row[0] for row in _cells(app, 1)] == [f"{HOSTILE}-0", "orders-0"]
+    assert [row[0] for row in _cells(app, 2)] == [f"{HOSTILE}-0", "orders-0"]
     assert "planned at" in app.dataframe[0].value.columns
 
 
-def test_page_of_commits(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(warehouse, monkeypatch), "Commits")
+def test_page_of_commits(warehouse: Warehouse) -> None:
+    app = _turned(_opened(warehouse), "Commits")
 
     assert [row[1] for row in _cells(app)] == [2, 1]
     assert [row[4] for row in _cells(app, 1)] == ["pending"]
 
 
-def test_what_is_secret_is_on_no_page(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(warehouse, monkeypatch), "Plans")
+def test_what_is_secret_is_on_no_page(warehouse: Warehouse) -> None:
+    app = _turned(_opened(warehouse), "Plans")
     altered = next(row[0] for row in _cells(app) if row[1] == "altered")
     shown = [app.selectbox(key="plan").set_value(altered).run(), _turned(app, "Commits")]
     texts = [str([element.value for element in (*page.code, *page.text)]) + _all_cells(page) for page in shown]
@@ -195,10 +196,10 @@ def _all_cells(app: AppTest) -> str:
     return str([_cells(app, number) for number in range(len(app.dataframe))])
 
 
-def test_a_thousand_of_very_many_rows_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_of_very_many_rows_are_sent(tmp_path: Path) -> None:
     many = Warehouse(str(tmp_path / "warehouse"), "default")
     very_many(many, 3_000)
-    app = _opened(many, monkeypatch)
+    app = _opened(many)
     assert app.caption[0].value == "2,000 of 2,000 unhealthy partitions; the first 1,000 are shown"
     assert len(_cells(app)) == 1_000
     searched = _calm(app.text_input(key="search-trouble").set_value("topic-007-").run())
@@ -214,14 +215,12 @@ def test_a_cluster_called_like_a_picture() -> None:
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Command lines that the process would have become."""
     calls: list[list[str]] = []
-    monkeypatch.setattr("jobs.dashboard.os.dup2", lambda *_: None)
-    monkeypatch.setattr("jobs.dashboard.signal.pthread_sigmask", lambda *_: None)
 
-    def execute(_: str, arguments: list[str]) -> None:
+    def become(arguments: list[str]) -> NoReturn:
         calls.append(arguments)
         raise SystemExit(0)
 
-    monkeypatch.setattr("jobs.dashboard.os.execv", execute)
+    monkeypatch.setattr("jobs.dashboard._become", become)
     return calls
 
 

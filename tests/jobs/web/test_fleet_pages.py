@@ -2,22 +2,18 @@
 
 import json
 import re
-import sys
 from html import unescape
 from pathlib import Path
-from typing import Final
 from urllib.parse import unquote
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-import jobs.web.dashboard
 from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.outside.dashboard import dashboard
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
-
-APP: Final = Path(jobs.web.dashboard.__file__).parent / "app.py"
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +81,14 @@ def test_a_plan_or_a_snapshot_is_of_one_cluster(folder: Path, conf: Path, option
     assert (done.exit_code, f"{option[0]} is for one cluster" in done.stderr) == (2, True)
 
 
-def _dashboard(folder: Path, monkeypatch: pytest.MonkeyPatch, **linked: str) -> AppTest:
-    options = ["--warehouse", str(folder), "--cluster", "east", "--max-plan-age-hours", "24"]
-    monkeypatch.setattr(sys, "argv", ["app.py", *options])
-    app = AppTest.from_file(str(APP), default_timeout=60)
-    for name, value in linked.items():
-        app.query_params[name] = value
-    app.run()
+def _dashboard(folder: Path, **linked: str) -> AppTest:
+    app = dashboard(str(folder), "east", **linked)
     assert [element.message for element in app.exception] == []
     return app
 
 
-def test_the_dashboard_lists_the_clusters_and_follows_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _dashboard(folder, monkeypatch)
+def test_the_dashboard_lists_the_clusters_and_follows_a_link(folder: Path) -> None:
+    app = _dashboard(folder)
     assert app.title[0].value == "Cluster east"
     app.radio(key="page").set_value("Fleet").run()
     assert app.title[0].value == "Fleet"
@@ -105,13 +96,13 @@ def test_the_dashboard_lists_the_clusters_and_follows_a_link(folder: Path, monke
     assert HOSTILE not in page
     assert [row[0] for row in _rows(page)] == ["west", HOSTILE, "east"]
     assert 'href="?cluster=west"' in page
-    assert _dashboard(folder, monkeypatch, cluster="west").title[0].value == "Cluster west"
+    assert _dashboard(folder, cluster="west").title[0].value == "Cluster west"
 
 
-def test_a_link_to_an_unknown_cluster_leads_to_the_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _dashboard(folder, monkeypatch, cluster="none").title[0].value == "Cluster east"
+def test_a_link_to_an_unknown_cluster_leads_to_the_first(folder: Path) -> None:
+    assert _dashboard(folder, cluster="none").title[0].value == "Cluster east"
 
 
-def test_a_warehouse_of_one_cluster_has_no_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warehouse_of_one_cluster_has_no_fleet(tmp_path: Path) -> None:
     lived_in(Warehouse(str(tmp_path / "warehouse"), "east"))
-    assert "Fleet" not in _dashboard(tmp_path / "warehouse", monkeypatch).radio(key="page").options
+    assert "Fleet" not in _dashboard(tmp_path / "warehouse").radio(key="page").options

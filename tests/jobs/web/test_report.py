@@ -122,18 +122,20 @@ def test_a_report_has_the_load_of_the_last_hour(small: Warehouse, tmp_path: Path
     assert facts == [
         ("", "37.2 MiB/s", "bytes in"),
         ("", "37.2 MiB/s", "bytes out to consumers"),
-        ("", "1.00 of mean", "broker 0, most disk"),
-        ("warn", "1.31 of mean", "broker 0, most network in"),
-        ("warn", "1.31 of mean", "broker 0, most network out"),
-        ("", "1.00 of mean", "broker 0, most CPU"),
+        ("", "1.00 of its share", "broker 0, most disk"),
+        ("warn", "1.31 of its share", "broker 0, most network in"),
+        ("warn", "1.31 of its share", "broker 0, most network out"),
+        ("", "1.00 of its share", "broker 0, most CPU"),
         ("bad", "2", "limits exceeded"),
         ("bad", "3", "disks full within 7 days"),
     ]
     notes = section[section.index('<ul class="notes">') :].partition("</ul>")[0]
-    assert [note.partition(";")[0] for note in re.findall("<li>(.*?)</li>", notes)] == [
+    age, *others = (note.partition(";")[0] for note in re.findall("<li>(.*?)</li>", notes))
+    assert re.fullmatch(r"the newest load is \d+ days old, and was imported", age)
+    assert others == [
         "broker 0: its disk is full on Saturday, 2026-11-21 16:00 UTC",
         "broker 0 uses 127% of its network in, and its limit is 80%",
-        "leaders and replicas are even and load is not: broker 0 has 1.31 times the mean of bytes in",
+        "leaders and replicas are even and load is not: broker 0 has 1.31 times its share of bytes in",
         (
             f"{HOSTILE}-0 alone is 55% of the bytes out of broker 0: no move makes it smaller, only more partitions or "
             "other keys"
@@ -149,7 +151,7 @@ def test_tables_of_load(small: Warehouse, tmp_path: Path) -> None:
         ["3", 60, 60],
     ]
     busiest = [row[-4:-2] for row in _cells(page, "load-brokers")]
-    assert busiest[0] == ["Sat 2026-11-21 11:00", 97.275]
+    assert busiest[0] == ["Sat 2026-11-21 11:00 UTC", 97.275]
     assert _cells(page, "load-partitions") == [
         [f"{HOSTILE}-0", "0", 54.902, "bytes out", 13.351, 13.351, 13.351, 1, "mean_size", "compacted"],
         ["orders-0", "1", 21.429, "bytes out", 2.861, 2.861, 5.722, 0.5, "delta_size", ""],
@@ -328,7 +330,7 @@ def test_reasons_are_read_of_the_newest_plans_alone(
     small: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 0, 2], reason="newer")])
-    monkeypatch.setattr("jobs.web.report.MAX_CHANGES_READ", 2)
+    monkeypatch.setattr("jobs.web.snapshot_views.MAX_CHANGES_READ", 2)
     page = _page(small, tmp_path / "page.html")
     assert [row[-1] for row in _cells(page, "plans")] == ["newer", ""]
     assert "rows-commits" not in page

@@ -104,8 +104,8 @@ def test_a_report_of_a_cluster_has_charts(browser: Browser, reports: Reports) ->
         "svg.shades rect": 8,
     }
     titles = {
-        "svg.shades rect.gone title": ["broker 2, #3 2026-11-21 12:00: gone"],
-        "svg.shades rect.not-there title": ["broker 3, #1 2026-11-21 10:00: not there"],
+        "svg.shades rect.gone title": ["broker 2, #3 2026-11-21 12:00 UTC: gone"],
+        "svg.shades rect.not-there title": ["broker 3, #1 2026-11-21 10:00 UTC: not there"],
         "svg.lines .value": ["66.7 %", "100 %", "10 %"],
     }
     with rendered(browser, reports.cluster) as rendered_page:

@@ -6,15 +6,17 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.load.group_hours import group_hours
-from planner.load.hourly_loads import group_load, partition_load
-from planner.load.partition_hours import partition_hours, sampled_topics, with_bytes
+from planner.load.hourly_loads import group_load, partition_load, sampled_names
+from planner.load.hourly_loads import hourly_loads as computed_loads
 from schemas.rows import Row
 from schemas.tables import GROUP_OFFSETS, PARTITION_OFFSETS, TOPICS
 from tests.planner.frames import CLUSTER, TOPIC_ID, frame, topic_row
 
 HOUR: Final = datetime(2026, 11, 1, 10, tzinfo=UTC)
 """The hour in which samples begin."""
+
+HOURS: Final = range(int(HOUR.timestamp()) // 3600 - 1, int(HOUR.timestamp()) // 3600 + 24)
+"""Hours that are computed, counted from 1970."""
 
 
 def at(minute: float) -> datetime:
@@ -64,8 +66,7 @@ def hourly_loads(
     spark: SparkSession, samples: Iterable[Row], positions: Iterable[Row] = (), topics: Iterable[Row] = ()
 ) -> tuple[DataFrame, DataFrame]:
     """Return PARTITION_LOAD and GROUP_LOAD of samples."""
-    rows = frame(spark, samples, PARTITION_OFFSETS)
-    sampled = sampled_topics(rows, frame(spark, topics or [topic_row()], TOPICS))
-    hours = partition_hours(rows, sampled).transform(with_bytes)
-    reads = group_hours(frame(spark, positions, GROUP_OFFSETS), hours)
-    return partition_load(hours, reads, 0), group_load(reads, sampled)
+    offsets, groups = frame(spark, samples, PARTITION_OFFSETS), frame(spark, positions, GROUP_OFFSETS)
+    names = sampled_names(offsets, groups, frame(spark, topics or [topic_row()], TOPICS))
+    loads = computed_loads(offsets, groups, names, HOURS)
+    return partition_load(loads, CLUSTER, 0), group_load(loads, CLUSTER)

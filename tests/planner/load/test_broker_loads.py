@@ -139,6 +139,26 @@ def test_the_measured_cpu_is_the_mean_of_the_hour(spark: SparkSession) -> None:
     assert {row["broker_id"]: row["cpu"] for row in as_rows(rows)} == {1: 30.0, 2: None}
 
 
+@pytest.mark.parametrize(
+    ("unknown", "expected"),
+    [
+        ({}, {1: (100, 0, 60, 100), 2: (0, 100, 0, 0)}),
+        ({"bytes_out": None}, {1: (100, 0, None, 100), 2: (0, 100, None, 0)}),
+        ({"bytes_in": None}, {1: (None, None, 60, None), 2: (None, None, 0, None)}),
+    ],
+)
+def test_a_rate_that_no_partition_has_is_unknown(
+    spark: SparkSession, unknown: dict[str, None], expected: dict[int, tuple[float | None, ...]]
+) -> None:
+    """A broker without a rate that others have has 0 of it; other hours do not count."""
+    loads = [load_row(0, 1, **unknown), load_row(0, 1, hour=at(60))]
+    sums = frame(spark, summed(spark, loads, [partition_row([1, 2], 1, [1])], are_nearest_read=False), BROKER_SUMS)
+    rows = as_rows(broker_load(sums, CLUSTER, cpu_of_brokers(frame(spark, [], BROKER_METRICS))))
+    first = min(row["hour"] for row in rows)
+    found = {row["broker_id"]: tuple(row[name] for name in RATES[:4]) for row in rows if row["hour"] == first}
+    assert found == expected
+
+
 @BATCHES
 @given(seed=st.integers(0, 2**32))
 def test_sums_in_plain_python(spark: SparkSession, seed: int) -> None:

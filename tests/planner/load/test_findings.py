@@ -1,7 +1,7 @@
 """What a person must know of loads: a table of cases, and hot partitions found in plain Python."""
 
 from collections.abc import Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,15 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from planner.load.disk_forecast import growth_of
 from planner.load.findings import (
     HOT_SHARE,
     MIN_LEADERS,
     MIN_RATE,
-    Capacity,
     HotPartition,
     above_limits,
-    filling_disks,
     hidden_by_counts,
     hottest_partitions,
     is_hot,
@@ -26,6 +23,7 @@ from planner.load.findings import (
     unevenness,
     used_by,
 )
+from planner.load.resources import Capacity
 from schemas.rows import BrokerLoad
 
 MB: Final = 1e6
@@ -52,23 +50,6 @@ def test_brokers_above_their_limits_the_furthest_first() -> None:
     ]
 
 
-def test_disks_that_grow_the_one_that_is_full_first() -> None:
-    loads = [load(broker, size_bytes=size) for broker, size in enumerate((600, 600, 1000, 10, None))]
-    capacities = {broker: {"disk": Capacity(1000.0)} for broker in (0, 1, 2, 4)}
-    found = filling_disks(loads, capacities, {0: 1.0, 1: 4.0, 2: -1.0, 3: 5.0, 4: 5.0})
-    assert [(disk.broker_id, disk.seconds, disk.share) for disk in found] == [(2, 0, 1), (1, 100, 0.6), (0, 400, 0.6)]
-
-
-@given(
-    st.floats(-1e6, 1e6), st.integers(0, 9), st.floats(-1e12, 1e12), st.lists(st.integers(1, 9), min_size=5, max_size=9)
-)
-def test_a_step_does_not_change_the_growth(slope: float, at: int, step: float, gaps: list[int]) -> None:
-    """Of one deleted topic, whenever it was."""
-    times = [float(sum(gaps[:number]) * 6 * 3600) for number in range(len(gaps))]
-    sizes = {time: 1e12 + slope * time + step * (number >= at) for number, time in enumerate(times)}
-    assert growth_of(sizes) == pytest.approx(slope, abs=1)
-
-
 UNEVEN: Final[list[tuple[str, Sequence[BrokerLoad], tuple[str, int] | None]]] = [
     ("even", [load(0), load(1)], None),
     ("a third more than the mean", [load(0, 3 * MB), load(1, MB), load(2, MB)], ("in", 0)),
@@ -87,14 +68,22 @@ UNEVEN: Final[list[tuple[str, Sequence[BrokerLoad], tuple[str, int] | None]]] = 
 
 @pytest.mark.parametrize(("loads", "expected"), [case[1:] for case in UNEVEN], ids=[case[0] for case in UNEVEN])
 def test_load_that_counts_do_not_show(loads: Sequence[BrokerLoad], expected: tuple[str, int] | None) -> None:
-    found = hidden_by_counts(loads)
+    found = hidden_by_counts(loads, {})
     assert (found and (found.resource, found.broker_id)) == expected
 
 
 def test_the_worst_broker_of_each_resource() -> None:
-    found = unevenness([load(1, 3 * MB, size_bytes=5), load(0, MB, size_bytes=5), load(2, 2 * MB, size_bytes=None)])
+    found = unevenness([load(1, 3 * MB, size_bytes=5), load(0, MB, size_bytes=5), load(2, 2 * MB, size_bytes=None)], {})
     assert [(one.resource, one.broker_id, one.ratio) for one in found] == [("in", 1, 1.5), ("out", 1, 1.5)]
-    assert [one.broker_id for one in unevenness([load(1), load(0)])] == [0, 0]
+    assert [one.broker_id for one in unevenness([load(1), load(0)], {})] == [0, 0]
+
+
+def test_a_broker_with_twice_the_capacity_should_have_twice_the_load() -> None:
+    loads = [load(0, 4 * MB), load(1, 2 * MB), load(2, 3 * MB)]
+    capacities = {broker: {"in": Capacity(amount)} for broker, amount in ((0, 200.0), (1, 100.0), (2, 100.0))}
+    ratios = {one.resource: (one.broker_id, one.ratio) for one in unevenness(loads, capacities)}
+    assert [ratios["in"][0], ratios["out"][0]] == [2, 0]
+    assert ratios["in"][1] == pytest.approx(4 / 3)
 
 
 def rows_of(partitions: Sequence[tuple[str, int, int | None, float | None, float | None, int]]) -> pa.Table:
@@ -116,6 +105,16 @@ def rows_of(partitions: Sequence[tuple[str, int, int | None, float | None, float
         ],
         schema,
     )
+
+
+def test_unknown_rates_are_not_zero() -> None:
+    """Without the rate to readers the network out is that to followers; without any rate it is unknown."""
+    followed = load(1, bytes_out=None, replication_out=3.0)
+    unknown = load(1, bytes_in=None, replication_in=None, bytes_out=None, replication_out=None, size_bytes=9)
+    assert (used_by(followed), used_by(unknown)) == ({"in": MB, "out": 3.0}, {"disk": 9.0})
+    assert least_hot_rates([unknown], 2) == (inf, inf)
+    rows = rows_of([("a", 0, 1, None, None, 0)])
+    assert hottest_partitions(rows, [unknown]) == []
 
 
 def test_hottest_partition_of_each_broker() -> None:

@@ -3,22 +3,23 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
-import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.load.effect_arrays import Assignments, WindowLoads, effect_rows
-from planner.load.effect_figures import RESOURCE_NAMES, load_figures
-from planner.load.plan_effect import EFFECT, LOADS, RESOURCES, plan_effect, plan_ends
+from planner.load.effect_figures import MEASURES, RESOURCE_NAMES, SIDES, LoadFigures
+from planner.load.plan_effect import EFFECT, LOADS, plan_effect, plan_ends, with_topic_means
+from planner.load.resource_effects import effect_of, load_figures
+from planner.load.resources import RESOURCES, Capacities, Capacity
+from planner.load.sharing_brokers import Shares, sharing_brokers
 from schemas.enums import NO_LEADER
-from schemas.rows import Row
 from schemas.tables import CHANGES, PARTITIONS
-from tests.planner.frames import as_rows, frame, shape
-from tests.planner.placement.clusters import padded
+from tests.planner.frames import frame, shape
 
 PEAK: Final = "Mon 20:00"
 
@@ -36,12 +37,13 @@ class Moved:
     """By measure, in every window; None: it has no load."""
 
 
-def _effect(
+def _figures(
     spark: SparkSession,
     partitions: Sequence[Moved],
     counted: tuple[Sequence[int], Sequence[int]],
     windows: Sequence[str] = (PEAK,),
-) -> list[Row]:
+    capacities: Capacities = MappingProxyType({}),
+) -> LoadFigures | None:
     places = [("t", number) for number in range(len(partitions))]
     named = [{"topic": topic, "partition": number} for topic, number in places]
     rows = [
@@ -66,9 +68,31 @@ def _effect(
         if p.load is not None
     ]
     frames = frame(spark, rows, PARTITIONS), frame(spark, [*changes, *earlier], CHANGES), frame(spark, loads, LOADS)
-    effect = plan_effect(frames[0], plan_ends(frames[1]), frames[2], (counted[0], counted[1]))
+    effect = plan_effect(frames[0], plan_ends(frames[1]), frames[2])
     assert shape(effect.schema) == shape(EFFECT)
-    return as_rows(effect)
+    return load_figures(effect.toArrow(), _sharing(counted, capacities), "", len(partitions))
+
+
+def _sharing(counted: tuple[Sequence[int], Sequence[int]], capacities: Capacities) -> tuple[Shares, Shares]:
+    return sharing_brokers(counted[0], capacities), sharing_brokers(counted[1], capacities)
+
+
+def test_unknown_loads_are_the_mean_of_their_topic_in_the_window(spark: SparkSession) -> None:
+    """Partition 9 does not exist any more, topic u has no rate in and topic v no load."""
+    keys = [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("v", 0)]
+    partitions = frame(spark, [{"topic": topic, "partition": number} for topic, number in keys], PARTITIONS)
+    measured = {("t", 0, "a"): 10.0, ("t", 1, "a"): 20.0, ("t", 9, "a"): 90.0, ("t", 1, "b"): 7.0, ("u", 0, "a"): None}
+    rows = [
+        {"topic": topic, "partition": number, "window": window, "bytes_in": rate}
+        for (topic, number, window), rate in measured.items()
+    ]
+    filled = with_topic_means(frame(spark, rows, LOADS), partitions)
+    assert {(row.topic, row.partition, row.window): row.bytes_in for row in filled.collect()} == {
+        **{("t", number, "a"): rate for number, rate in enumerate((10.0, 20.0, 15.0))},
+        **{("t", number, "b"): 7.0 for number in range(3)},
+        ("u", 0, "a"): None,
+    }
+    assert shape(filled.schema) == shape(LOADS)
 
 
 LOAD: Final = {"bytes_in": 10.0, "bytes_out": 30.0, "size_bytes": 100.0, "cpu_leader": 4.0, "cpu_follower": 1.0}
@@ -117,14 +141,47 @@ EXAMPLES: Final[dict[str, tuple[list[Moved], tuple[list[int], list[int]], Expect
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_worked_examples(spark: SparkSession, name: str) -> None:
     partitions, counted, expected = EXAMPLES[name]
-    rows = _effect(spark, partitions, counted)
-    columns = "most_before", "most_after", "least_before", "least_after"
-    assert {row["resource"]: tuple(row[column] for column in columns) for row in rows} == expected
+    figures = _figures(spark, partitions, counted)
+    assert figures is not None
+    assert {effect.resource: (*effect.most, *effect.least) for effect in figures.effects} == expected
+
+
+DISKS: Final = {1: 400.0, 2: 100.0, 3: 100.0}
+
+
+def _disks(known: Sequence[int]) -> Capacities:
+    return {broker: {"disk": Capacity(DISKS[broker])} for broker in known}
+
+
+@pytest.mark.parametrize(
+    ("known", "worst", "broker", "least"),
+    [
+        ([1, 2, 3], (1.5, 1.0), (2, 1), (0.75, 1.0)),
+        ([1, 2], (1.5, 2.0), (1, 1), (0.75, 0.5)),
+    ],
+)
+def test_a_larger_broker_has_a_larger_share_if_all_capacities_are_known(
+    spark: SparkSession,
+    known: list[int],
+    worst: tuple[float, float],
+    broker: tuple[int, int],
+    least: tuple[float, float],
+) -> None:
+    """Before, the brokers hold 300, 150 and 150 bytes, after 400, 100 and 100; 2 has 150 of the 100 that it should."""
+    sizes = [(300, [1], None), (100, [2], None), (50, [2], [1]), (100, [3], None), (50, [3], [1])]
+    partitions = [Moved(before, after, load={"size_bytes": float(size)}) for size, before, after in sizes]
+    counted, capacities = ([1, 2, 3], [1, 2, 3]), _disks(known)
+    figures = _figures(spark, partitions, counted, capacities=capacities)
+    assert figures is not None
+    [effect] = figures.effects
+    assert (effect.worst, effect.broker, effect.best) == (worst, broker, least)
+    assert (figures.worst_before, figures.worst_after) == worst
+    assert effect.scale == ("its share by capacity" if len(known) == len(DISKS) else "the mean")
 
 
 def test_windows_are_compared_apart(spark: SparkSession) -> None:
-    rows = _effect(spark, [Moved([1], [2], load=LOAD), Moved([2], load=LOAD)], ([1, 2], [1, 2]), ["Sat 09:00", PEAK])
-    figures = load_figures(rows, "profile default, version 1", 3)
+    partitions = [Moved([1], [2], load=LOAD), Moved([2], load=LOAD)]
+    figures = _figures(spark, partitions, ([1, 2], [1, 2]), ["Sat 09:00", PEAK])
     assert figures is not None
     assert [(effect.window, effect.broker) for effect in figures.by_resource["out"]] == [
         (PEAK, (1, 2)),
@@ -134,14 +191,13 @@ def test_windows_are_compared_apart(spark: SparkSession) -> None:
 
 
 def test_a_plan_that_moves_no_load_changes_nothing(spark: SparkSession) -> None:
-    rows = _effect(spark, [Moved([1, 2], load=LOAD), Moved([2], [1])], ([1, 2], [1, 2]))
-    figures = load_figures(rows, "", 2)
+    figures = _figures(spark, [Moved([1, 2], load=LOAD), Moved([2], [1])], ([1, 2], [1, 2]))
     assert figures is not None
     assert (figures.by_resource, figures.worst_before) == ({}, figures.worst_after)
 
 
 def test_nothing_is_known_of_partitions_without_loads(spark: SparkSession) -> None:
-    assert load_figures(_effect(spark, [Moved([1], [2])], ([1, 2], [1, 2])), "", 1) is None
+    assert _figures(spark, [Moved([1], [2])], ([1, 2], [1, 2])) is None
 
 
 RATES: Final = st.none() | st.integers(0, 1000).map(float)
@@ -161,29 +217,40 @@ def _partitions(draw: st.DrawFn) -> Moved:
     )
 
 
-def _in_arrays(partitions: Sequence[Moved], counted: tuple[Sequence[int], Sequence[int]]) -> list[Row]:
-    """Return the effect by the form of the rule on arrays."""
-    lists = [(p.before, p.after or p.before) for p in partitions]
-    leaders = [_leaders(p) for p in partitions]
-    before, after = (
-        Assignments(
-            replicas=padded([[*some[side]] for some in lists]), leader=np.array([some[side] for some in leaders])
-        )
-        for side in (0, 1)
-    )
-    rows = [row for row, partition in enumerate(partitions) if partition.load is not None]
-    loads = [partition.load for partition in partitions if partition.load is not None]
-    measures = {name: np.array([load.get(name) for load in loads], dtype=float) for name in LOAD}
-    return list(
-        effect_rows(before, after, [WindowLoads(window=PEAK, row=np.array(rows, int), measures=measures)], counted)
-    )
+def _in_arrays(
+    partitions: Sequence[Moved],
+    counted: tuple[Sequence[int], Sequence[int]],
+) -> LoadFigures | None:
+    """Return the figures by the form of the rule on arrays."""
+    rows = [
+        {
+            "window": PEAK,
+            "before": p.before,
+            "after": p.after or p.before,
+            "leader_before": p.before[0] if p.leader is None else p.leader,
+            "leader_after": _leader_after(p),
+            **p.load,
+        }
+        for p in partitions
+        if p.load is not None
+    ]
+    return load_figures(effect_of(pa.Table.from_pylist(rows, ROWS)), _sharing(counted, {}), "", len(partitions))
 
 
-def _leaders(partition: Moved) -> tuple[int, int]:
-    before = partition.before[0] if partition.leader is None else partition.leader
+def _leader_after(partition: Moved) -> int:
     if partition.after is None:
-        return before, before
-    return before, partition.after[0] if partition.leader_after is None else partition.leader_after
+        return partition.before[0] if partition.leader is None else partition.leader
+    return partition.after[0] if partition.leader_after is None else partition.leader_after
+
+
+ROWS: Final = pa.schema(
+    [
+        ("window", pa.string()),
+        *((side, pa.list_(pa.int32())) for side in SIDES),
+        *((f"leader_{side}", pa.int32()) for side in SIDES),
+        *((measure, pa.float64()) for measure in MEASURES),
+    ]
+)
 
 
 def _summed(partitions: Sequence[Moved]) -> tuple[dict[tuple[str, int], dict[int, float]], set[str]]:
@@ -218,22 +285,18 @@ def _summed(partitions: Sequence[Moved]) -> tuple[dict[tuple[str, int], dict[int
 @given(st.lists(_partitions(), min_size=1, max_size=12), st.permutations([1, 2, 3, 4, 5, 6]), st.integers(1, 6))
 def test_loads_equal_those_of_plain_sums(spark: SparkSession, some: list[Moved], order: list[int], count: int) -> None:
     counted = sorted(order[:count]), sorted(order[-count:])
-    rows = {row["resource"]: row for row in _effect(spark, some, counted)}
+    figures = _figures(spark, some, counted)
+    effects = {effect.resource: effect for effect in figures.effects} if figures else {}
     loads, known = _summed(some)
-    assert rows.keys() == known
-    expected, actual = {}, {}
-    for resource in sorted(known):
-        for side, name in enumerate(("before", "after")):
+    assert effects.keys() == known
+    for resource, effect in effects.items():
+        for side in (0, 1):
             held = {broker: loads[resource, side][broker] for broker in counted[side]}
-            expected[resource, name] = (max(held.values()), min(held.values()), sum(held.values()) / len(held))
-            actual[resource, name] = tuple(rows[resource][f"{measure}_{name}"] for measure in ("most", "least", "mean"))
+            expected = max(held.values()), min(held.values()), sum(held.values()) / len(held)
+            assert (effect.most[side], effect.least[side], effect.mean[side]) == expected
             worst = min(broker for broker in held if held[broker] == max(held.values()))
-            assert rows[resource][f"broker_{name}"] == (worst if held[worst] else None)
-    assert actual == expected
-    in_arrays = {row["resource"]: row for row in _in_arrays(some, counted)}
-    comparable = {name: rows[name] | {"copied_bytes": in_arrays[name]["copied_bytes"]} for name in rows}
-    assert in_arrays == comparable
-    assert load_figures(rows.values(), "", 1) == load_figures(in_arrays.values(), "", 1)
+            assert effect.broker[side] == (worst if held[worst] else None)
+    assert _in_arrays(some, counted) == figures
 
 
 def test_all_resources_have_a_name() -> None:

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
-from planner.placement.result import fewest_copies
+from planner.placement.evaluation import fewest_copies
 from planner.placement.solve import place
 from planner.placement.types import Ints, PlacementBrokers, PlacementError, PlacementGoal, PlacementPartitions
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of

@@ -231,7 +231,7 @@ def _election(number: int, leader: int, target: list[int]) -> dict[str, Any]:
         "leader_epoch_before": None,
         "leader_epoch_after": None,
         "requires_live": [target[0]],
-        "reason": "evens out leaders: the first replica becomes leader when all replicas are in sync",
+        "reason": "the first replica becomes leader when all replicas are in sync",
     }
 
 

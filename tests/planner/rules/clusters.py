@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from planner.columns.broker_sets import FAILED_COLUMN, with_drained
 from planner.reconciliation.cycle import Cycle, CycleInput
-from planner.rules.cycle import CycleState
 from planner.rules.inputs import BrokerSets, ControllerConfig
+from planner.rules.partition_cycle import CycleState
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, DrainMode, RequestKind
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import BrokerConfig, Key, Row

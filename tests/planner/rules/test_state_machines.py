@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from planner.rules.cycle import CycleState
 from planner.rules.decisions import change_of
 from planner.rules.inputs import BrokerSets, ControllerConfig
+from planner.rules.partition_cycle import CycleState
 from planner.rules.state_machines import (
     PREVIOUS_REPLICA_STATES,
     TRANSITIONS,
@@ -139,7 +139,7 @@ def test_an_illegal_change_is_not_decided(monkeypatch: pytest.MonkeyPatch) -> No
     state = CycleState(rows, {}, LIVE, ControllerConfig())
     legal = illegal_transition
     monkeypatch.setattr(
-        "planner.rules.cycle.illegal_transition",
+        "planner.rules.partition_cycle.illegal_transition",
         lambda change, *of: "no" if change.partition else legal(change, *of),
     )
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.rules.replica_placement import PlacementOrder, rack_alternated
-from planner.topics.crowding import crowded_rows, least_crowding, max_per_rack
+from planner.topics.rack_crowding import crowded_rows, least_crowding, max_per_rack
 from schemas.rows import Row
 from tests.planner.topics.assignment_oracle import alternated, kafkas, listed, placed, some_topics, topic
 

@@ -156,51 +156,6 @@ def _scenario(name: str, block: int) -> str:
     return f"{scenario} {'+'.join(map(str, _moved([int(broker) for broker in brokers.split('+')], block)))}"
 
 
-@pytest.mark.parametrize(
-    ("lose", "leaders"),
-    [
-        (FailureScenario.BROKERS, {"broker 0": 1, "broker 1": 0, "broker 2": 0, "broker 3": 0}),
-        (FailureScenario.RACKS, {"rack a": 2, "rack b": 0, "broker 3": 0}),
-        (FailureScenario.PAIRS, {"brokers 0+1": 2, "brokers 0+2": 1, "brokers 0+3": 1}),
-    ],
-)
-def test_next_in_the_assignment_leads(spark: SparkSession, lose: FailureScenario, leaders: dict[str, int]) -> None:
-    """The order is that of the assignment, not of the ISR."""
-    most_leaders = {row["scenario"]: row["most_leaders_on"] for row in as_rows(_whatif(spark, _rule_input(ALL), lose))}
-    assert {scenario: most_leaders[scenario] for scenario in leaders} == leaders
-
-
-def test_worst_first(spark: SparkSession) -> None:
-    """Offline, then under min ISR, then skew, then the ids of the brokers."""
-    rule_input = _rule_input(
-        partition_row([3], 3, [3]),
-        partition_row([2, 1], 2, [2, 1]),
-        partition_row([0, 1], 0, [0, 1]),
-        partition_row([2, 0], 2, [2]),
-        live=range(6),
-    )
-    rows = as_rows(_whatif(spark, rule_input, FailureScenario.BROKERS))
-    columns = ("scenario", "offline", "under_min_isr", "max_leaders", "most_leaders_on", "leader_skew")
-    assert [tuple(row[name] for name in columns) for row in rows] == [
-        ("broker 2", 1, 3, 1, 0, 1 / (3 / 5)),
-        ("broker 3", 1, 2, 2, 2, 2 / (3 / 5)),
-        ("broker 1", 0, 4, 2, 2, 2 / (4 / 5)),
-        ("broker 0", 0, 3, 2, 2, 2 / (4 / 5)),
-        ("broker 4", 0, 2, 2, 2, 2 / (4 / 5)),
-        ("broker 5", 0, 2, 2, 2, 2 / (4 / 5)),
-    ]
-
-
-def test_racks_and_brokers_without_one(spark: SparkSession) -> None:
-    rows = as_rows(_whatif(spark, _rule_input(ALL, opaque=[7]), FailureScenario.RACKS))
-    assert {row["scenario"]: row["lost"] for row in rows} == {
-        "rack a": [0, 1],
-        "rack b": [2],
-        "broker 3": [3],
-        "broker 7": [7],
-    }
-
-
 NOTHING: Final = {
     "cluster": CLUSTER,
     "snapshot_id": 3,
@@ -222,23 +177,6 @@ def test_cluster_without_partitions(spark: SparkSession) -> None:
     pair = {**NOTHING, "lose": "pairs", "scenario": "brokers 4+5", "lost": [4, 5]}
     assert_rows(_whatif(spark, RuleInput([], live=frozenset({4, 5})), FailureScenario.PAIRS), [pair], WHATIF)
     assert as_rows(_whatif(spark, RuleInput([], live=frozenset({4})), FailureScenario.PAIRS)) == []
-
-
-def test_existing_and_new_losses_are_counted(spark: SparkSession) -> None:
-    """Counts all of them, and those that the loss adds."""
-    rule_input = _rule_input(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
-    columns = ("scenario", "offline", "newly_offline", "under_min_isr", "newly_under_min_isr")
-    rows = {
-        tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, rule_input, FailureScenario.BROKERS))
-    }
-    assert {("broker 0", 2, 1, 3, 1), ("broker 1", 1, 0, 3, 1), ("broker 2", 1, 0, 2, 0)} <= rows
-
-
-def test_what_is_left_out_is_counted(spark: SparkSession) -> None:
-    rule_input = _rule_input(
-        {**ALL, "understood": False}, partition_row([0], None, None), {**ALONE, "topic": "deleted"}, ALL
-    )
-    assert {row["not_judged"] for lose in FailureScenario for row in as_rows(_whatif(spark, rule_input, lose))} == {2}
 
 
 def _by_brute_force(rule_input: RuleInput, racks: Racks, lose: Loss) -> dict[str, Row]:

@@ -22,7 +22,7 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import DeliverySeconds, deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.brokers.transport import Transport
-from jobs.adapters.delta.warehouse_lease import MARGIN_SECONDS
+from jobs.adapters.delta.warehouse_lease import WarehouseLease
 from jobs.core.errors import RefusedError
 from jobs.execution.batch.notification import broker_error_lines
 from planner.broker_requests import notices_for
@@ -45,9 +45,15 @@ SHORT_SILENCE = replace(QUICK, unresponsive=2.0)
 """Silence is waited out; where all are to answer, as long as ever."""
 
 
+@pytest.fixture
+def idle() -> float:
+    """Seconds without a byte after which a broker is probed."""
+    return 0.2
+
+
 @pytest.fixture(autouse=True)
-def probed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_connection, "IDLE_BEFORE_PROBE_SECONDS", 0.2)
+def _probed(monkeypatch: pytest.MonkeyPatch, idle: float) -> None:
+    monkeypatch.setattr(broker_connection, "IDLE_BEFORE_PROBE_SECONDS", idle)
 
 
 def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Broker:
@@ -82,10 +88,8 @@ def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
     return [error for answer, codes in pairs if answer.broker.broker_id == broker_id for error in codes]
 
 
-def test_each_broker_gets_its_requests_in_order(fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        broker_connection, "IDLE_BEFORE_PROBE_SECONDS", 30.0
-    )  # on a busy machine it would ask whether they are there
+@pytest.mark.parametrize("idle", [30.0])  # on a busy machine it would ask whether they are there
+def test_each_broker_gets_its_requests_in_order(fake_brokers: FakeBrokers) -> None:
     live = [registered(fake_brokers, broker) for broker in (0, 1, 2)]
 
     answers = send(live, [state(0, [0, 1]), state(1, [1], [0])])
@@ -401,15 +405,9 @@ def cluster() -> SlowCluster:
     return made
 
 
-@pytest.fixture
-def sent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that is not sent soon is not sent at all."""
-    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
-
-
-@pytest.mark.usefixtures("sent_soon")
 def test_a_change_that_waited_for_its_connection_is_not_sent(cluster: SlowCluster) -> None:
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
+        connected.client.send_seconds = 0.2
         cluster.delay = 0.5
         with pytest.raises(LateRequestError, match="so nothing was requested"):
             connected.reassign(TARGETS)
@@ -419,14 +417,13 @@ def test_a_change_that_waited_for_its_connection_is_not_sent(cluster: SlowCluste
         assert cluster.changes() == 1
 
 
-@pytest.mark.usefixtures("sent_soon")
 def test_what_changes_nothing_may_wait(cluster: SlowCluster) -> None:
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
+        connected.client.send_seconds = 0.2
         cluster.delay = 0.5
         assert connected.reassignments() == {}
 
 
-@pytest.mark.usefixtures("sent_soon")
 def test_a_change_waits_for_no_new_login_of_its_connection(
     cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -436,6 +433,7 @@ def test_a_change_waits_for_no_new_login_of_its_connection(
         SaslReauthenticator, "is_reauthenticating", property(lambda _: time.monotonic() < logs_in_until)
     )
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
+        connected.client.send_seconds = 0.2
         assert connected.reassignments() == {}
         logs_in_until = time.monotonic() + 0.5
         with pytest.raises(LateRequestError):
@@ -456,4 +454,4 @@ def test_a_change_of_a_suspended_machine_is_not_sent(cluster: SlowCluster, monke
 
 
 def test_the_lease_lasts_until_a_change_is_sent() -> None:
-    assert admin_client.SEND_SECONDS <= MARGIN_SECONDS
+    assert WarehouseLease.margin_seconds >= admin_client.SEND_SECONDS

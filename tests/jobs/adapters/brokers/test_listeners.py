@@ -63,18 +63,6 @@ def row(port: int = 1, listeners: list[tuple[str, str]] | None = None) -> Broker
     return Broker(broker_id=3, broker_epoch=1, endpoints=endpoints, understood=True)
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Responses have enough time on a busy machine, and hopeless waits end early."""
-    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", LONG)
-
-
-@pytest.fixture
-def short_connects(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - after it
-    """For what is tried again as long as there is time."""
-    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 1.0)
-
-
 @pytest.fixture
 def serve() -> Iterator[Callable[..., FakeBroker]]:
     """Begin a broker behind TLS, or in plain text without a certificate; `ca`: whose clients it lets in alone."""
@@ -222,11 +210,11 @@ def test_requests_by_tls_with_certificates(
     assert [len(one.partitions) for one in broker.of("leader_and_isr")] == [2000]
 
 
-def refusal(port: int, listener: Listener) -> str:
+def refusal(port: int, listener: Listener, timeout_seconds: float = LONG) -> str:
     """Why no request can be sent to a broker, reported long before the timeout, or soon after a short one."""
     began = time.monotonic()
     protocol = listener.security_protocol
-    (reason,) = unreachable_reasons([row(port, [("L", protocol)])], "test", listener).values()
+    (reason,) = unreachable_reasons([row(port, [("L", protocol)])], "test", listener, timeout_seconds).values()
     assert time.monotonic() - began < LONG / 2
     return reason
 
@@ -310,16 +298,14 @@ def test_plain_text_where_tls_is_spoken() -> None:
     assert f"broker 3 at {LOOPBACK}:{port} (the listener uses TLS, and the request was plain text" in reason
 
 
-@pytest.mark.usefixtures("short_connects")
 def test_tls_where_plain_text_is_spoken(certificates: Certificates, tmp_path: Path) -> None:
     """Kafka closes the connection: as a request, the beginning of TLS would be too large."""
     with answering(b"") as port:
-        reason = refusal(port, by(tmp_path, ssl_ca_location=certificates.ca))
+        reason = refusal(port, by(tmp_path, ssl_ca_location=certificates.ca), timeout_seconds=1.0)
 
     assert "it closed the connection during the TLS handshake: does that listener use TLS?" in reason
 
 
-@pytest.mark.usefixtures("short_connects")
 def test_broker_that_says_nothing_when_tls_begins(
     serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,7 +313,7 @@ def test_broker_that_says_nothing_when_tls_begins(
     broker = serve()
     broker.stop()
 
-    reason = refusal(broker.port, by(tmp_path, ssl_ca_location=certificates.ca))
+    reason = refusal(broker.port, by(tmp_path, ssl_ca_location=certificates.ca), timeout_seconds=1.0)
 
     assert "it did not answer the TLS handshake: does that listener use TLS?" in reason
 

@@ -1,6 +1,7 @@
 """What is made of brokers' answers about their disks; real brokers answer in test_sizes_brokers."""
 
 import numpy as np
+import pyarrow as pa
 
 from jobs.adapters.brokers.fanout import NOT_UNDERSTOOD, Ask, ask_brokers
 from jobs.adapters.brokers.log_dirs import LOG, LOG_COLUMNS, ReportedLogDir, log_dirs_of, read_log_dirs
@@ -14,7 +15,9 @@ from tests.jobs.support.rows.warehouse_rows import NOW
 
 def _log_dir(path: str, *logs: tuple[str, int, int, int, bool], error: int = 0) -> ReportedLogDir:
     entries = np.array([log[1:] for log in logs], np.dtype([*LOG]))
-    topics = TopicEntries([log[0].encode() for log in logs], np.ones(len(logs), np.int64), entries)
+    topics = TopicEntries(
+        pa.array([log[0].encode() for log in logs], pa.binary()), np.ones(len(logs), np.int64), entries
+    )
     return ReportedLogDir(error, path, topics, total_bytes=1000, usable_bytes=-1, is_cordoned=None)
 
 

@@ -34,9 +34,9 @@ def by_file(path: Path) -> TokenProvider:
     return provider_of({oauth_tokens.TOKEN_URL: path.as_uri()}, "client.properties")
 
 
-def by_command(script: str, *arguments: str) -> TokenProvider:
+def by_command(script: str, *arguments: str, seconds: float = 60.0) -> TokenProvider:
     words = [sys.executable, "-c", script, *arguments]
-    return provider_of({TOKEN_COMMAND: shlex.join(words)}, "client.properties")
+    return provider_of({TOKEN_COMMAND: shlex.join(words)}, "client.properties", seconds)
 
 
 def secret(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -105,16 +105,15 @@ sys.exit(token == "")
 """
 
 
-def test_a_command_runs_again_before_its_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_runs_again_before_its_token_expires(tmp_path: Path) -> None:
     """At 80 % of the lifetime; if that fails, the last token serves until it expires."""
     runs, source = secret(tmp_path / "runs", ""), secret(tmp_path / "source", "")
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)
     first, second = (unsecured_token(USER, at=at, lifetime=100.0) for at in (now, now + 90))
     provider = by_command(COUNTING, str(runs), str(source))
 
     def token_at(at: float, offered: str) -> tuple[str, int]:
-        monkeypatch.setattr(time, "time", lambda: at)
+        provider.time = lambda: at
         source.write_text(offered)
         return provider.token(), len(runs.read_text())
 
@@ -153,11 +152,9 @@ def test_one_command_serves_all_that_read_the_file(tmp_path: Path) -> None:
         ("import time; print('secret', flush=True); time.sleep(60)", "did not end within 0.5 s"),
     ],
 )
-def test_unusable_command(script: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oauth_tokens, "COMMAND_TIMEOUT_SECONDS", 0.5 if "sleep" in script else 60.0)
-
+def test_unusable_command(script: str, reason: str) -> None:
     with pytest.raises(TokenError) as refused:
-        by_command(script).token()
+        by_command(script, seconds=0.5 if "sleep" in script else 60.0).token()
 
     assert reason in str(refused.value)
     assert "secret" not in str(refused.value)

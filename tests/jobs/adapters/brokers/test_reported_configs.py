@@ -17,7 +17,7 @@ from jobs.adapters.brokers.reported_configs import APIS, KAFKA_DEFAULTS, Overrid
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UsageError
@@ -80,7 +80,7 @@ def ask(
     properties: Path | None = None,
 ) -> dict[int, dict[str, tuple[str | None, bool]]]:
     """What is said, and whether it is assumed, by broker and name."""
-    rows = read_broker_configs(brokers, properties, overrides or {}, timeout_seconds)
+    rows, _ = read_broker_configs(brokers, properties, overrides or {}, timeout_seconds)
     configs: dict[int, dict[str, tuple[str | None, bool]]] = {}
     for row in rows:
         configs.setdefault(row.broker_id, {})[row.name] = (row.value, bool(row.assumed))
@@ -148,7 +148,7 @@ def test_no_secret_is_read(kafka: EmbeddedCluster, tmp_path: Path) -> None:
         written, _ = client.get("/config/brokers/0")
         overrides, _ = read_overrides(client)
 
-    rows = [*read_broker_configs(registered(kafka), log_in(tmp_path, "admin"), overrides, PATIENT)]
+    rows, _ = read_broker_configs(registered(kafka), log_in(tmp_path, "admin"), overrides, PATIENT)
 
     assert b"keystore.password" in written
     assert {row.name for row in rows} == NAMES
@@ -236,7 +236,7 @@ def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
         taking = Thread(target=take_all)
         taking.start()
         brokers = [broker_at(silent.getsockname()[1], broker_id) for broker_id in range(100)]
-        rows = read_broker_configs(brokers, None, {}, PATIENT, PATIENT)
+        rows, _ = read_broker_configs(brokers, None, {}, PATIENT, PATIENT)
         taking.join()
 
     assert len(connections) == 100

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,10 +84,9 @@ def test_offsets(version: int, topics: Topics, is_reversed: bool) -> None:  # no
         ]
         return ListOffsetsResponse(throttle_time_ms=9, topics=rows)
 
-    encoded = [name.encode() for name in names]
+    encoded = pa.array([name.encode() for name in names], pa.binary())
     led = Partitions(np.array([names.index(name) for name, _ in keys], int), np.array([n for _, n in keys], int))
-    codes = {name: code for code, name in enumerate(encoded)}
-    (answered,) = list_offsets(_ask(respond, ListOffsetsResponse, version), encoded, codes, led, (LATEST,))
+    (answered,) = list_offsets(_ask(respond, ListOffsetsResponse, version), encoded, led, (LATEST,))
 
     assert _rows(answered) == [topics[name][number] for name, number in keys]
 
@@ -102,7 +102,7 @@ def test_partitions_without_an_answer() -> None:
         row = _Partition(partition_index=1, error_code=0, timestamp=-1, offset=5, leader_epoch=2)
         return ListOffsetsResponse(throttle_time_ms=0, topics=[_Topic(name="t", partitions=[row])])
 
-    (answered,) = list_offsets(_ask(respond, ListOffsetsResponse, 8), [b"t"], {b"t": 0}, led, (LATEST,))
+    (answered,) = list_offsets(_ask(respond, ListOffsetsResponse, 8), pa.array([b"t"]), led, (LATEST,))
     assert _rows(answered) == [(NOT_ANSWERED, NO_OFFSET, -1), (0, 5, 2)]
 
 
@@ -157,9 +157,31 @@ def test_log_dirs(version: int, log_dirs: list[Any], error: int) -> None:
 
 
 def _logs(topics: TopicEntries) -> list[tuple[str, int, int, int, bool]]:
-    names = [topics.names[number].decode() for number in topics.topic_of_entry.tolist()]
+    names = [topics.names[number].as_py().decode() for number in topics.topic_of_entry.tolist()]
     columns = (topics.entries[name].tolist() for name in ("partition_index", "partition_size", "offset_lag"))
     return [*zip(names, *columns, topics.entries["is_future_key"].astype(bool).tolist(), strict=True)]
+
+
+def test_log_dirs_of_many_logs() -> None:
+    """Lengths of names and lists that take several bytes."""
+    sizes = {"x" * 249: range(127), "y" * 126: range(40_000), "z": range(1)}
+    topics = [
+        _LogTopic(
+            name=name,
+            partitions=[
+                _Log(partition_index=number, partition_size=number + 7, offset_lag=0, is_future_key=False)
+                for number in numbers
+            ],
+        )
+        for name, numbers in sizes.items()
+    ]
+    log_dir = _LogDir(error_code=0, log_dir="d", topics=topics, total_bytes=1, usable_bytes=1, is_cordoned=False)
+    response = DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=[log_dir])
+    _, (decoded,) = decode_log_dirs(UndecodedResponse(DescribeLogDirsResponse[5], bytes(response.encode(version=5))))
+    assert decoded.topics.names.to_pylist() == [name.encode() for name in sizes]
+    assert _logs(decoded.topics) == [
+        (name, number, number + 7, 0, False) for name, numbers in sizes.items() for number in numbers
+    ]
 
 
 _FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopic
@@ -186,7 +208,7 @@ def test_committed_offsets(version: int, topics: list[Any], error: int) -> None:
     encoded = bytes(response.encode(version=version))
     decoded_error, decoded = decode_committed(UndecodedResponse(OffsetFetchResponse[version], encoded))
     columns = (decoded.entries[name].tolist() for name in ("partition_index", "committed_offset", "error_code"))
-    names = [decoded.names[number].decode() for number in decoded.topic_of_entry.tolist()]
+    names = [decoded.names[number].as_py().decode() for number in decoded.topic_of_entry.tolist()]
     assert decoded_error == error
     assert [*zip(names, *columns, strict=True)] == [
         (name, number, offset, code) for name, partitions in topics for number, offset, _, code in partitions
@@ -200,9 +222,11 @@ def test_committed_offsets(version: int, topics: list[Any], error: int) -> None:
         b"\2\2t\2" + bytes(16) + b"\0" + b"\1\7\1x",  # a topic with one
         b"\2\2t\3" + bytes(16) + b"\0",  # an entry is missing
         b"\2",  # and all of a topic
+        b"\2\0\2" + bytes(16) + b"\0\0",  # a topic without a name
+        b"\xff\xff\xff\x7f",  # more topics than bytes
     ],
 )
 def test_lists_of_another_form_are_left_to_kafka_python(encoded: bytes) -> None:
-    assert ResponseReader(b"\2\2t\2" + bytes(16) + b"\0\0").topics(REQUESTED).names == [b"t"]
+    assert ResponseReader(b"\2\2t\2" + bytes(16) + b"\0\0").topics(REQUESTED).names.to_pylist() == [b"t"]
     with pytest.raises(OtherFormError):
         ResponseReader(encoded).topics(REQUESTED)

@@ -54,8 +54,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> KRaftCluster:
     monkeypatch.setattr(kraft, "read_cluster", lambda *_: ("id", BROKERS))
     monkeypatch.setattr(kraft, "ask_brokers", ask)
     monkeypatch.setattr(precondition_reader, "read_topic_overrides", lambda *_: {"t": {"b": "2"}})
-    monkeypatch.setattr(kraft, "FreshReads", lambda *_: Reads())
-    return KRaftCluster("kafka:9092", cast("Any", None))
+    made = KRaftCluster("kafka:9092", cast("Any", None))
+    made._reads = cast("Any", Reads())  # noqa: SLF001
+    return made
 
 
 def test_brokers_that_do_not_answer_are_named(cluster: KRaftCluster) -> None:

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 from obstore.exceptions import PermissionDeniedError
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta import spark_warehouse, store_check
+from jobs.adapters.delta import store_check
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.table_cleanup import TableFiles
@@ -128,11 +128,8 @@ def test_files_and_log_are_removed_once_no_version_needs_them(warehouse: Warehou
 
 
 @pytest.mark.parametrize("at_once", [2, 200_000], ids=["in parts", "at once"])
-def test_what_spark_computes_is_committed_by_deltalake(
-    spark: SparkSession, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    monkeypatch.setattr(spark_warehouse, "MAX_DRIVER_ROWS", at_once)
-    tables = SparkWarehouse(spark, warehouse)
+def test_what_spark_computes_is_committed_by_deltalake(spark: SparkSession, warehouse: Warehouse, at_once: int) -> None:
+    tables = SparkWarehouse(spark, warehouse, driver_rows=at_once)
     tables.replace("partitions", tables.frame("partitions", [partition(number) for number in range(7)]))
     assert [row["partition"] for row in rows_of(warehouse)] == [*range(7)]
 

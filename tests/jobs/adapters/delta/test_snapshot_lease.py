@@ -1,15 +1,16 @@
 """The lease of snapshots on stores without locks: one at a time, apart from the lease of commits, none in a folder."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
 import pytest
 from msgspec.structs import replace
 
-from jobs.adapters.delta import warehouse_lease as module
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.delta.warehouse_lease import current_holder, leased, leased_snapshot
+from jobs.adapters.delta.warehouse_lease import SnapshotLease, current_holder, leased, leased_snapshot, renewed
 from jobs.core.errors import ExitCode, SnapshotLeaseLostError, SurveyorError
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import LeaseRecord
@@ -25,12 +26,20 @@ def silent(_: str) -> None:
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
-    """A warehouse whose snapshots use the lease, as on an object store."""
-    monkeypatch.setattr(module, "is_local", lambda _: False)
+def warehouse(tmp_path: Path) -> Warehouse:
     made = Warehouse(str(tmp_path / "warehouse"), "default")
     made.ensure_tables()
     return made
+
+
+@contextmanager
+def leased_on_store(
+    warehouse: Warehouse, holder: LeaseHolder, notify: Callable[[str], None], timeout: float = 1800.0
+) -> Iterator[SnapshotLease]:
+    """Hold the lease as on an object store."""
+    lease = SnapshotLease(warehouse, holder, notify, is_patient=True)
+    with renewed(lease, timeout):
+        yield lease
 
 
 def test_a_folder_needs_none(tmp_path: Path) -> None:
@@ -43,8 +52,7 @@ def test_a_folder_needs_none(tmp_path: Path) -> None:
 
 def test_a_snapshot_makes_two_commits(warehouse: Warehouse) -> None:
     before = warehouse.version("leases")
-    with leased_snapshot(warehouse, ANN, silent) as lease:
-        assert lease is not None
+    with leased_on_store(warehouse, ANN, silent) as lease:
         for _ in range(9):
             lease.refuse_lost()
         assert not lease.has_waited
@@ -59,13 +67,12 @@ def test_the_second_waits_and_names_the_holder_and_the_time(warehouse: Warehouse
         waits.set()
 
     def second() -> bool:
-        with leased_snapshot(warehouse, BOB, heard) as lease:
-            assert lease is not None
+        with leased_on_store(warehouse, BOB, heard) as lease:
             lease.refuse_lost()
             return lease.has_waited
 
     with ThreadPoolExecutor() as pool:
-        with leased_snapshot(warehouse, ANN, silent):
+        with leased_on_store(warehouse, ANN, silent):
             (row,) = warehouse.typed_rows(LeaseRecord)
             waiting = pool.submit(second)
             assert waits.wait(60)
@@ -78,22 +85,20 @@ def test_the_second_waits_and_names_the_holder_and_the_time(warehouse: Warehouse
 
 def test_the_row_of_a_killed_snapshot_runs_out(warehouse: Warehouse) -> None:
     """Its holder continues after a pause and finds out before its next write."""
-    with leased_snapshot(warehouse, ANN, silent) as paused:
-        assert paused is not None
+    with leased_on_store(warehouse, ANN, silent) as paused:
         expire_lease(warehouse)
-        with leased_snapshot(warehouse, BOB, silent):
+        with leased_on_store(warehouse, BOB, silent):
             with pytest.raises(SnapshotLeaseLostError, match=r"bob@ops1 .* has it now\), so this snapshot") as lost:
                 paused.refuse_lost()
             assert lost.value.exit_code is ExitCode.ERROR
         assert warehouse.rows("leases") == []
 
 
-def test_one_that_never_ends_is_named_after_half_an_hour(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.0)
+def test_one_that_never_ends_is_named_after_half_an_hour(warehouse: Warehouse) -> None:
     with (
-        leased_snapshot(warehouse, ANN, silent),
+        leased_on_store(warehouse, ANN, silent),
         pytest.raises(SurveyorError, match=r"ann@ops1 .* still takes a snapshot") as refused,
-        leased_snapshot(warehouse, BOB, silent),
+        leased_on_store(warehouse, BOB, silent, timeout=0.0),
     ):
         pass
     assert refused.value.exit_code is ExitCode.ERROR
@@ -102,12 +107,10 @@ def test_one_that_never_ends_is_named_after_half_an_hour(warehouse: Warehouse, m
 @pytest.mark.parametrize("commit_first", [True, False])
 def test_commits_and_snapshots_do_not_exclude_each_other(warehouse: Warehouse, *, commit_first: bool) -> None:
     """Each keeps its row through the renewals and the release of the other."""
-    both = [leased(warehouse, COMMIT, 0.0, silent), leased_snapshot(warehouse, ANN, silent)]
+    both = [leased(warehouse, COMMIT, 0.0, silent), leased_on_store(warehouse, ANN, silent)]
     first, second = both if commit_first else reversed(both)
     with first as one:
-        assert one is not None
         with second as other:
-            assert other is not None
             assert current_holder(warehouse) == COMMIT
             for lease in (one, other):
                 lease.renew()

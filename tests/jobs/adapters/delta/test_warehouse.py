@@ -14,6 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
@@ -60,6 +61,17 @@ def test_a_table_of_an_older_version_has_other_comments(tmp_path: Path) -> None:
     for write in (warehouse.append, warehouse.replace):
         write("brokers", [{"broker_id": 1, "endpoints": [endpoint]}])
     assert [row["endpoints"] for row in warehouse.rows("brokers")] == [[endpoint]]
+
+
+@pytest.mark.parametrize("column", ["topic", "partition", "leader", "log_end"])
+def test_samples_are_found_by_each_column(tmp_path: Path, column: str) -> None:
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    times = dict.fromkeys(("sampled_at", "stored_at"), datetime(2026, 11, 30, tzinfo=UTC))
+    row: Row = {"topic": "orders", "partition": 1, "leader": 2, "log_end": 30, **times}
+    schema = schema_of("partition_offsets")
+    warehouse.replace_by("partition_offsets", pa.Table.from_pylist([{"cluster": "default", **row}], schema))
+    assert [found["topic"] for found in warehouse.rows("partition_offsets", (column, "=", row[column]))] == ["orders"]
 
 
 @pytest.mark.parametrize("cluster", ["default", ODD])
@@ -150,21 +162,20 @@ def test_rows_of_commits_cannot_be_changed(tmp_path: Path) -> None:
     assert sorted(row["attempt"] for row in warehouse.rows("commits")) == [1, 2]
 
 
-def test_compacted_files_have_few_rows_however_small_these_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compacted_files_have_few_rows_however_small_these_are(tmp_path: Path) -> None:
     """A deletion writes all rows of a file again; equal rows take a fraction of a byte."""
-    monkeypatch.setattr("jobs.adapters.delta.warehouse.MAX_FILE_ROWS", 1_000)
     warehouse = Warehouse(str(tmp_path), "c")
     warehouse.ensure_tables()
     for number in (1, 2, 3):
         row = {"snapshot_id": number, "kind": "LeaderChanged", "subject": "t-0"}
         warehouse.append("events", [row] * 800)
     Warehouse(str(tmp_path), "other").append("events", [{**row, "snapshot_id": 1}])
-    warehouse.compact("events")
+    warehouse.compact("events", max_rows=1_000)
     added = pa.table(DeltaTable(warehouse.path("events")).get_add_actions())
     assert sorted(added["num_records"].to_pylist()) == [1, 800, 800, 800]
     warehouse.delete("events", "snapshot_id > 1")
     warehouse.append("events", [row])
-    warehouse.compact("events")
+    warehouse.compact("events", max_rows=1_000)
     assert [pq.read_metadata(path).num_rows for path in warehouse.paths("events")] == [801]
 
 
@@ -174,22 +185,22 @@ def test_a_log_that_another_process_cleans_meanwhile(tmp_path: Path, monkeypatch
     warehouse.ensure_tables()
     for plan in "ab":
         warehouse.append("plans", [{"plan_id": plan, "status": "planned"}])
-    opened = Warehouse._open  # noqa: SLF001 - what another process does right after the table was opened
     overtaken: list[DeltaTable] = []
 
-    def open_and_be_overtaken(self: Warehouse, table: str, version: int | None = None) -> DeltaTable:
-        delta = opened(self, table, version)
-        if not overtaken:
-            overtaken.append(delta)
-            other = Warehouse(str(tmp_path), "c")
-            other.append("plans", [{"plan_id": f"other {delta.version()}", "status": "planned"}])
-            DeltaTable(other.path(table)).create_checkpoint()
-            for version_read in range(delta.version() + 1):
-                (tmp_path / table / "_delta_log" / f"{version_read:020}.json").unlink(missing_ok=True)
-        return delta
+    class Overtaken(Warehouse):
+        def _open(self, table: str, version: int | None = None) -> DeltaTable:
+            delta = super()._open(table, version)
+            if not overtaken:
+                overtaken.append(delta)
+                other = Warehouse(str(tmp_path), "c")
+                other.append("plans", [{"plan_id": f"other {delta.version()}", "status": "planned"}])
+                DeltaTable(other.path(table)).create_checkpoint()
+                for version_read in range(delta.version() + 1):
+                    (tmp_path / table / "_delta_log" / f"{version_read:020}.json").unlink(missing_ok=True)
+            return delta
 
-    monkeypatch.setattr(Warehouse, "_open", open_and_be_overtaken)
-    monkeypatch.setattr("jobs.adapters.delta.locks.locked", lambda *_, **__: nullcontext())
+    warehouse = Overtaken(str(tmp_path), "c")
+    monkeypatch.setattr("jobs.adapters.delta.lock_files.locked", lambda *_, **__: nullcontext())
 
     with pytest.raises(SurveyorError, match=r"table plans .* its log was cleaned by another process .* run the same"):
         warehouse.update("plans", "plan_id = 'a'", status="'committed'")

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.delta import warehouse_lease as module
-from jobs.adapters.delta.locks import locked
+from jobs.adapters.delta.lock_files import locked
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, leased
+from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, leased, renewed
 from jobs.core.errors import ExitCode, LeaseHeldError, LeaseLostError
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import LeaseRecord
@@ -34,6 +34,12 @@ def silent(_: str) -> None:
 def held(warehouse: Warehouse) -> Iterator[WarehouseLease]:
     with leased(warehouse, ANN, None, silent) as lease:
         yield lease
+
+
+class BriefLease(WarehouseLease):
+    """Of less than a second."""
+
+    lease_seconds, margin_seconds, poll_seconds = 0.6, 0.2, 0.05
 
 
 def take(warehouse: Warehouse, holder: LeaseHolder, timeout: float = 0.0) -> WarehouseLease:
@@ -97,47 +103,49 @@ def test_a_holder_whose_machine_was_suspended_extends_it_before_it_writes(
 
 
 @pytest.mark.parametrize("is_taken", [True, False])
-def test_a_check_answered_after_expiry_does_not_count(
-    warehouse: Warehouse, held: WarehouseLease, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
-) -> None:
+def test_a_check_answered_after_expiry_does_not_count(warehouse: Warehouse, *, is_taken: bool) -> None:
     """The warehouse finds the row unchanged, and then answers so late that another process may have taken it."""
-    held.refuse_lost()  # reads the row
 
-    def late(lease: WarehouseLease) -> bool:
-        lease._expires = 0.0  # noqa: SLF001 - as if the time had passed
-        expire_lease(warehouse)
-        if is_taken:
-            take(warehouse, BOB)
-        return True
+    class Late(WarehouseLease):
+        def _is_unchanged(self) -> bool:
+            self._expires = 0.0  # as if the time had passed
+            expire_lease(warehouse)
+            if is_taken:
+                take(warehouse, BOB)
+            return True
 
-    monkeypatch.setattr(WarehouseLease, "_is_unchanged", late)
+    held = Late(warehouse, ANN, silent)
+    held.acquire(0.0)
     with pytest.raises(LeaseLostError, match="bob@ops2") if is_taken else nullcontext():
         held.refuse_lost()
     assert current_holder(warehouse) == (BOB if is_taken else ANN)
 
 
-def test_a_renewal_answered_after_its_deadline_does_not_count(
-    held: WarehouseLease, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_renewal_answered_after_its_deadline_does_not_count(warehouse: Warehouse) -> None:
     """Another process takes the row between the commit and the answer; if none does, the second renewal counts."""
-    extend, renewals = WarehouseLease._extend, []  # noqa: SLF001
+    renewals: list[str] = []
 
-    def late(lease: WarehouseLease) -> None:
-        extend(lease)
-        renewals.append(lease.token)
-        lease._expires = 0.0  # noqa: SLF001
+    class Late(WarehouseLease):
+        def _extend(self) -> None:
+            super()._extend()
+            renewals.append(self.token)
+            self._expires = 0.0
 
-    monkeypatch.setattr(WarehouseLease, "_extend", late)
+    held = Late(warehouse, ANN, silent)
+    held.acquire(0.0)
     held._expires = 0.0  # noqa: SLF001
     with pytest.raises(LeaseLostError, match="takes longer to answer than the lease lasts"):
         held.refuse_lost()
     assert len(renewals) == module._MAX_CHECKS  # noqa: SLF001
 
 
-def test_it_is_renewed_while_its_holder_lives(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_renewed_while_its_holder_lives(warehouse: Warehouse) -> None:
     """A command that waits for one that was killed is refused once it sees that the other lives."""
-    monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.3)
-    with leased(warehouse, ANN, None, silent):
+
+    class Renewed(WarehouseLease):
+        renewal_seconds = 0.3
+
+    with renewed(Renewed(warehouse, ANN, silent), 0.0):
         (first,) = warehouse.typed_rows(LeaseRecord)
         lease = WarehouseLease(warehouse, BOB, silent)
         with pytest.raises(LeaseHeldError):
@@ -154,28 +162,26 @@ def put_ahead(warehouse: Warehouse) -> None:
 
 
 @pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leases of less than a second."""
-    for name, seconds in (("LEASE_SECONDS", 0.6), ("MARGIN_SECONDS", 0.2), ("_POLL_SECONDS", 0.05)):
-        monkeypatch.setattr(module, name, seconds)
+def brief(warehouse: Warehouse) -> Iterator[BriefLease]:
+    lease = BriefLease(warehouse, ANN, silent)
+    with renewed(lease, 0.0):
+        yield lease
 
 
-@pytest.mark.usefixtures("brief")
-def test_a_deadline_by_a_wrong_clock_does_not_hold_longer(warehouse: Warehouse, held: WarehouseLease) -> None:
+def test_a_deadline_by_a_wrong_clock_does_not_hold_longer(warehouse: Warehouse, brief: BriefLease) -> None:
     """The holder is stopped and renews nothing; when it continues, it finds out before its next write."""
     put_ahead(warehouse)
-    other = WarehouseLease(warehouse, BOB, silent)
+    other = BriefLease(warehouse, BOB, silent)
     other.acquire(60.0)
     with pytest.raises(LeaseLostError, match="bob@ops2"):
-        held.refuse_lost()
+        brief.refuse_lost()
     other.renew()
     assert current_holder(warehouse) == BOB
 
 
-@pytest.mark.usefixtures("brief")
-def test_a_holder_that_renews_keeps_it_with_any_clock(warehouse: Warehouse, held: WarehouseLease) -> None:
+def test_a_holder_that_renews_keeps_it_with_any_clock(warehouse: Warehouse, brief: BriefLease) -> None:
     put_ahead(warehouse)
-    other = WarehouseLease(warehouse, BOB, silent, is_patient=True)
+    other = BriefLease(warehouse, BOB, silent, is_patient=True)
     with ThreadPoolExecutor(1) as pool:
         taking = pool.submit(other.acquire, 3.0)
         while not taking.done():
@@ -183,28 +189,26 @@ def test_a_holder_that_renews_keeps_it_with_any_clock(warehouse: Warehouse, held
         with pytest.raises(LeaseHeldError, match="ann@ops1"):
             taking.result()
     assert current_holder(warehouse) == ANN
-    held.release()
+    brief.release()
 
 
-def test_the_row_is_read_only_if_the_table_has_changed(
-    warehouse: Warehouse, held: WarehouseLease, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_row_is_read_only_if_the_table_has_changed(warehouse: Warehouse) -> None:
     """Thousands of requests are each preceded by the check; what another process writes is found by the next one."""
     reads: list[object] = []
-    read = Warehouse.typed_rows
 
-    def counted(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - those of the original
-        reads.append(arguments)
-        return read(*arguments, **options)
+    class CountedWarehouse(Warehouse):
+        def typed_rows(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - those of the original
+            reads.append(arguments)
+            return super().typed_rows(*arguments, **options)
 
-    monkeypatch.setattr(Warehouse, "typed_rows", counted)
+    held = take(CountedWarehouse(warehouse.uri, warehouse.cluster), ANN)
+    reads.clear()
     for _ in range(20):
         held.refuse_lost()
     assert len(reads) == 1
     other_cluster = take(Warehouse(warehouse.uri, "other"), BOB)
-    reads.clear()
     held.refuse_lost()
-    assert len(reads) == 1
+    assert len(reads) == 2
     expire_lease(warehouse)
     take(warehouse, BOB)
     with pytest.raises(LeaseLostError, match="bob@ops2"):
@@ -212,10 +216,12 @@ def test_the_row_is_read_only_if_the_table_has_changed(
     other_cluster.release()
 
 
-def test_a_stopped_lock_holder_fails_renewal_after_a_timeout(
-    warehouse: Warehouse, held: WarehouseLease, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LOCK_SECONDS", 0.1)
+def test_a_stopped_lock_holder_fails_renewal_after_a_timeout(warehouse: Warehouse) -> None:
+    class Impatient(WarehouseLease):
+        lock_seconds = 0.1
+
+    held = Impatient(warehouse, ANN, silent)
+    held.acquire(0.0)
     with locked(warehouse.uri, "leases"):
         held.refuse_lost()
         with pytest.raises(LeaseLostError, match=r"could not be renewed: .* has held the lock"):
@@ -232,9 +238,8 @@ def test_a_released_lease_is_waited_for(warehouse: Warehouse, held: WarehouseLea
         held.refuse_lost()
 
 
-def test_lease_released_to_a_live_client_is_waited_for(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_released_to_a_live_client_is_waited_for(warehouse: Warehouse) -> None:
     """A commit hands it to a cancellation, and takes it again to remove its throttle."""
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
     waits = Event()
     with leased(warehouse, ANN, None, lambda _: waits.set()) as lease, ThreadPoolExecutor(1) as pool:
         lease.release()
@@ -259,7 +264,7 @@ def test_commands_without_a_plan_do_not_resume_each_other(warehouse: Warehouse) 
 def test_of_many_at_once_one_gets_it(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, locks: bool) -> None:  # noqa: FBT001
     """On an object store there is no lock of a folder, and Delta's commit alone decides."""
     if not locks:
-        monkeypatch.setattr("jobs.adapters.delta.locks.locked", lambda *_, **__: nullcontext())
+        monkeypatch.setattr("jobs.adapters.delta.lock_files.locked", lambda *_, **__: nullcontext())
 
     def attempt(number: int) -> bool:
         try:

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-import jobs.web.dashboard
 from schemas.columns import TABLE_COLUMNS
 from tests.jobs.adapters.conftest import engines
+from tests.jobs.support.outside.dashboard import dashboard
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOPIC = "orders"
-DASHBOARD = Path(jobs.web.dashboard.__file__).parent / "app.py"
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,7 @@ REPEATED = [pytest.param(store, marks=pytest.mark.repeat) for store in ("hdfs_fo
 @pytest.mark.objects
 @pytest.mark.first("S3: a snapshot, a plan, and the pages that show them")
 @pytest.mark.parametrize("store", ["object_store", *REPEATED])
-def test_the_whole_job(
-    tree: KafkaTree, store: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_whole_job(tree: KafkaTree, store: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     folder: str = request.getfixturevalue(store)
     surveyor = Commands(tree.hosts, folder)
     tree.add_topic(TOPIC, {0: [0, 1], 1: [1, 2]})
@@ -69,10 +65,8 @@ def test_the_whole_job(
     reported = surveyor.run("report", "--out", str(tmp_path / "report.html"))  # by the views of DuckDB
     assert (reported.returncode, TOPIC in (tmp_path / "report.html").read_text()) == (0, True), reported.stderr
     assert f"'{folder}/plans'" in surveyor.run("catalog").stdout
-    options = ["--warehouse", folder, "--cluster", "default", "--max-plan-age-hours", "24"]
-    monkeypatch.setattr(sys, "argv", ["app.py", *options])
-    dashboard = AppTest.from_file(str(DASHBOARD), default_timeout=60).run()
-    assert [element.value for element in (*dashboard.exception, *dashboard.error)] == []
-    assert any(element.value.startswith("snapshot 2 ") for element in dashboard.text)
+    page = dashboard(folder, "default")
+    assert [element.value for element in (*page.exception, *page.error)] == []
+    assert any(element.value.startswith("snapshot 2 ") for element in page.text)
     used = {engine.partition("/")[0] for table in TABLE_COLUMNS for engine in engines(f"{folder}/{table}")}
     assert used == {"delta-rs"}

@@ -99,9 +99,9 @@ def test_added_broker_has_its_rack_and_overrides(cluster: EmbeddedCluster) -> No
     assert "broker.rack=b\n" in (broker.folder / "server.properties").read_text()
 
 
-def test_registered_id_is_refused(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.embedded.servers.SESSION_TIMEOUT_MS", 500)
+def test_registered_id_is_refused(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     twin = EmbeddedKafka(cluster.zookeeper_server.connect, 0, tmp_path)
+    twin.session_timeout_ms = 500
 
     with pytest.raises(SurveyorError, match=r"broker 0 is registered .*/brokers/ids/0.*choose another id"):
         twin.start()
@@ -118,12 +118,13 @@ def test_failing_broker_names_its_log(cluster: EmbeddedCluster, tmp_path: Path) 
     assert str(tmp_path / "broker-9.log") in str(raised.value)
 
 
-def test_broker_without_zookeeper_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.embedded.servers.CONNECT_SECONDS", 0.5)
+def test_broker_without_zookeeper_says_so(tmp_path: Path) -> None:
     port = free_port()
+    broker = EmbeddedKafka(f"127.0.0.1:{port}", 0, tmp_path)
+    broker.connect_seconds = 0.5
 
     with pytest.raises(SurveyorError, match=f"ZooKeeper at 127.0.0.1:{port} does not answer"):
-        EmbeddedKafka(f"127.0.0.1:{port}", 0, tmp_path).start()
+        broker.start()
 
 
 def test_late_server_names_its_log(tmp_path: Path) -> None:
@@ -152,28 +153,32 @@ def test_no_port_is_found_twice() -> None:
     assert len(ports) == 3
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_port_of_our_choice_is_given_up(
-    tmp_path: Path, taken_port: int, monkeypatch: pytest.MonkeyPatch, *, late: bool
-) -> None:
-    """`late`: it is taken between our look at it and the server's."""
-    monkeypatch.setattr(processes, "free_port", iter([taken_port, free_port()]).__next__)
-    if late:
-        monkeypatch.setattr(processes, "is_free", lambda _port: True)
-
-    with EmbeddedZooKeeper(tmp_path) as server:
-        assert server.port != taken_port
-        assert four_letter_word(server.port, "ruok") == "imok"
-
-
-def test_broker_moves_when_its_port_is_taken(
-    cluster: EmbeddedCluster, tmp_path: Path, taken_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "free_port", iter([taken_port, free_port()]).__next__)
+@pytest.fixture
+def unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ports are taken between our look at them and the server's."""
     monkeypatch.setattr(processes, "is_free", lambda _port: True)
 
-    with EmbeddedKafka(cluster.zookeeper_server.connect, 8, tmp_path) as broker:
-        assert broker.port != taken_port
+
+def moves_from(taken_port: int, server: EmbeddedZooKeeper | EmbeddedKafka) -> None:
+    server.port = taken_port  # as if chosen when it was free
+    with server:
+        assert server.port != taken_port
+        if isinstance(server, EmbeddedZooKeeper):
+            assert four_letter_word(server.port, "ruok") == "imok"
+
+
+def test_port_of_our_choice_is_given_up(tmp_path: Path, taken_port: int) -> None:
+    moves_from(taken_port, EmbeddedZooKeeper(tmp_path))
+
+
+@pytest.mark.usefixtures("unnoticed")
+def test_port_is_given_up_that_the_server_finds_taken(tmp_path: Path, taken_port: int) -> None:
+    moves_from(taken_port, EmbeddedZooKeeper(tmp_path))
+
+
+@pytest.mark.usefixtures("unnoticed")
+def test_broker_moves_when_its_port_is_taken(cluster: EmbeddedCluster, tmp_path: Path, taken_port: int) -> None:
+    moves_from(taken_port, EmbeddedKafka(cluster.zookeeper_server.connect, 8, tmp_path))
 
 
 def test_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:

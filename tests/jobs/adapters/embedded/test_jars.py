@@ -300,6 +300,11 @@ def test_a_cache_that_cannot_be_looked_into_is_said(cache: Path, monkeypatch: py
         delta_jars()
 
 
+def use_spark(monkeypatch: pytest.MonkeyPatch, package: Path, home: Path) -> None:
+    monkeypatch.setattr("jobs.adapters.java.jars.find_spec", lambda _: SimpleNamespace(origin=package / "__init__.py"))
+    monkeypatch.setenv("SPARK_HOME", str(home))
+
+
 @pytest.mark.parametrize("in_package", [True, False])
 def test_where_sparks_jars_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_package: bool) -> None:
     """In the package pyspark, or under spark-submit, which imports it from a zip, in the folder of its Spark."""
@@ -307,15 +312,13 @@ def test_where_sparks_jars_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     spark = package if in_package else tmp_path / "spark"
     (spark / "jars").mkdir(parents=True)
     (spark / "jars" / "some.jar").touch()
-    monkeypatch.setattr("jobs.adapters.java.jars.find_spec", lambda _: SimpleNamespace(origin=package / "__init__.py"))
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    use_spark(monkeypatch, package, tmp_path / "spark")
 
     assert zookeeper_jars() == [spark / "jars" / "some.jar"]
 
 
 def test_no_jars_of_spark_anywhere_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.java.jars.find_spec", lambda _: SimpleNamespace(origin=tmp_path / "__init__.py"))
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    use_spark(monkeypatch, tmp_path, tmp_path / "spark")
 
     with pytest.raises(MissingError, match="set SPARK_HOME to a Spark"):
         zookeeper_jars()

@@ -105,10 +105,10 @@ def short_lived(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> KerberosLogin:
     return KerberosLogin("kafka", kdc.keytab, USER, None)
 
 
-def go_on_by(monkeypatch: pytest.MonkeyPatch, lifetimes: float) -> None:
-    """Move the clock of logins on by that many lifetimes of a ticket."""
+def go_on_by(login: KerberosLogin, lifetimes: float) -> None:
+    """Move the clock of a login on by that many lifetimes of a ticket."""
     later = time.monotonic() + lifetimes * LIFETIME_SECONDS
-    monkeypatch.setattr("jobs.adapters.kerberos.login.time.monotonic", lambda: later)
+    login.monotonic = lambda: later
 
 
 def test_tickets_are_shared(short_lived: KerberosLogin) -> None:
@@ -118,9 +118,9 @@ def test_tickets_are_shared(short_lived: KerberosLogin) -> None:
     assert first.lifetime <= LIFETIME_SECONDS
 
 
-def test_tickets_are_renewed(kdc: Kdc, short_lived: KerberosLogin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tickets_are_renewed(kdc: Kdc, short_lived: KerberosLogin) -> None:
     first = short_lived.credentials()
-    go_on_by(monkeypatch, 0.6)
+    go_on_by(short_lived, 0.6)
 
     assert short_lived.credentials() is not first
     assert accepted(short_lived, kdc) == f"{USER}@{REALM}"
@@ -132,9 +132,9 @@ def test_without_a_kdc_the_last_ticket_is_used_until_it_expires(
     last = short_lived.credentials()
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf(port=free_port())))
 
-    go_on_by(monkeypatch, 0.8)
+    go_on_by(short_lived, 0.8)
     assert short_lived.credentials() is last
-    go_on_by(monkeypatch, 1.0)
+    go_on_by(short_lived, 1.0)
     assert "no KDC of the realm of surveyor answers" in failure_of(short_lived)
 
 

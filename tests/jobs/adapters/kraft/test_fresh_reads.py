@@ -1,19 +1,16 @@
 """When a broker has caught up with the quorum: once it has applied the last record that was committed."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from jobs.adapters.kraft import fresh_reads
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError
 from jobs.adapters.kraft.fresh_reads import FreshReads, catch_up
 from jobs.adapters.kraft.session import BrokerSession, Quorum, StaleMetadataError
 from jobs.core.errors import UnreadableError
-from schemas.rows import Broker
-from schemas.znode_codecs import Endpoint
+from tests.jobs.support.kafka.registrations import broker_at
 
 COMMITTED = 100
 """The high watermark: the offset of the last committed record is one less."""
@@ -36,12 +33,6 @@ def session(answers: Answers, high_watermark: int | None = COMMITTED) -> BrokerS
     return BrokerSession(send=answers, quorum=quorum, quorum_fault=None, has_controller=True)
 
 
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_reads, "_POLL_SECONDS", 0.0)
-    monkeypatch.setattr(fresh_reads, "CATCH_UP_SECONDS", 0.05)
-
-
 @pytest.mark.parametrize(("applied", "asked"), [([99], 1), ([120], 1), ([-1, 97, 98, 99], 4)])
 def test_it_is_asked_until_it_has_applied_the_last_committed_record(applied: list[int], asked: int) -> None:
     answers = Answers(*applied)
@@ -52,7 +43,7 @@ def test_it_is_asked_until_it_has_applied_the_last_committed_record(applied: lis
 @pytest.mark.parametrize("applied", [98, -1], ids=["one behind", "not reported"])
 def test_a_broker_that_stays_behind_is_not_read(applied: int) -> None:
     with pytest.raises(StaleMetadataError, match=f"it has applied offset {applied} of 99"):
-        catch_up(session(Answers(applied)))
+        catch_up(session(Answers(applied)), seconds=0.05)
 
 
 def test_without_a_high_watermark_nothing_is_current() -> None:
@@ -70,21 +61,11 @@ def test_without_a_high_watermark_nothing_is_current() -> None:
         (RefusedReadError("UnknownServerError"), "RefusedReadError: UnknownServerError"),
     ],
 )
-def test_a_refusal_is_an_error_that_commands_report(
-    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @contextmanager
-    def connected(*_: object) -> Iterator[None]:
-        yield None
-
+def test_a_refusal_is_an_error_that_commands_report(error: Exception, said: str) -> None:
     def refuse(_: object) -> None:
         raise error
 
-    monkeypatch.setattr(fresh_reads, "CONTACT_SECONDS", 0.0)
-    monkeypatch.setattr(fresh_reads, "connected_broker", connected)
-    monkeypatch.setattr(fresh_reads, "open_session", lambda *_: session(Answers(99)))
-    monkeypatch.setattr(fresh_reads, "read_from_broker", lambda *_: (None, []))
-    endpoint = Endpoint("L", "PLAINTEXT", "kafka1", 9092)
-    asked = Broker(broker_id=1, host="kafka1", port=9092, endpoints=[endpoint], understood=True)
+    asked = broker_at(1, 1)  # nothing listens there
+    reads = FreshReads([f"{asked.host}:1"], {}, asked, 0.0, lambda *_: nullcontext(session(Answers(99))))
     with pytest.raises(UnreadableError, match=said):
-        FreshReads(["kafka1:9092"], {}, broker=asked).read(refuse)
+        reads.read(refuse)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from struct import pack, unpack
-from threading import Event
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -18,6 +17,7 @@ from kio.static.primitive import i32Timedelta
 
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.messages import API_VERSIONS
+from jobs.adapters.request_server.server import RequestServer
 
 METADATA = 3
 PRODUCER_IDS = 67
@@ -30,8 +30,7 @@ class ProducerIdHandler:
 
     callers: list[Caller] = field(default_factory=list)
     held: set[int] = field(default_factory=set)
-    """Brokers whose requests wait until `release`."""
-    release: Event = field(default_factory=Event)
+    """Brokers whose requests wait until `answer_held`."""
     relay: tuple[str, int] | None = None
     waiting: list[tuple[Future[Any], Any]] = field(default_factory=list)
 
@@ -80,12 +79,12 @@ def framed(data: bytes) -> bytes:
     return pack(">i", len(data)) + data
 
 
-def request_bytes(api: int, version: int, body: Any, *, flexible: bool, correlation: int = 7) -> bytes:  # noqa: ANN401
+def request_bytes(api: int, version: int, body: Any, *, flexible: bool) -> bytes:  # noqa: ANN401
     """A request with its header, framed."""
     buffer = io.BytesIO()
     entity_writer(type(body))(buffer, body)
     tags = b"\0" if flexible else b""
-    return framed(pack(">hhih", api, version, correlation, 4) + b"test" + tags + buffer.getvalue())
+    return framed(pack(">hhih", api, version, 7, 4) + b"test" + tags + buffer.getvalue())
 
 
 def producer_ids_request(broker: int) -> bytes:
@@ -159,6 +158,15 @@ class RawClient:
             return self.connection.recv(1) == b""
         except ConnectionError:
             return True
+
+
+@contextmanager
+def running(server: RequestServer) -> Iterator[RequestServer]:
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @contextmanager

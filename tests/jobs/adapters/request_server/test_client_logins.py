@@ -27,6 +27,7 @@ from tests.jobs.adapters.request_server.clients import (
     RawClient,
     connected_to,
     framed,
+    running,
     sasl_authenticate_request,
     sasl_handshake_request,
 )
@@ -72,12 +73,8 @@ def serving(config: ListenConfig) -> Iterator[Served]:
         salt, stored, server, iterations = ScramMechanism(mechanism).make_auth_info(PASSWORD, iteration_count=4096)
         return ScramCredential(salt, stored, server, iterations) if user == "alice" else None
 
-    server = RequestServer(config, handler, credentials)
-    server.start()
-    try:
+    with running(RequestServer(config, handler, credentials)) as server:
         yield Served(server.endpoints[1].port, handler, server._for_clients.quotas, asked)  # noqa: SLF001
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from tests.jobs.adapters.request_server.clients import (
     RawClient,
     api_versions_request,
     connected_to,
+    running,
     sasl_authenticate_request,
     sasl_handshake_request,
 )
@@ -69,15 +70,11 @@ class Served(NamedTuple):
 
 @contextmanager
 def serving(config: ListenConfig, credentials: Credentials = lambda _user, _mechanism: None) -> Iterator[Served]:
-    server = RequestServer(config, ProducerIdHandler(), credentials)
-    server.start()
-    try:
+    with running(RequestServer(config, ProducerIdHandler(), credentials)) as server:
         endpoint = server.endpoints[0]
         named = Endpoint("L", endpoint.security_protocol, "127.0.0.1", endpoint.port)
         broker = Broker(broker_id=9, broker_epoch=1, endpoints=[named], understood=True)
         yield Served(broker, endpoint.port, server.limits)
-    finally:
-        server.stop()
 
 
 @pytest.fixture
@@ -249,18 +246,30 @@ def test_nothing_is_served_before_authentication(sasl: Served) -> None:
             client.producer_ids(1)
 
 
-def test_clients_must_log_in_in_time(sasl: Served) -> None:
-    sasl.limits.handshake_seconds = 0.2
-    with connected_to(sasl.port) as client:
+@pytest.mark.parametrize("protocol", ["sasl", "tls"])
+def test_clients_must_log_in_in_time(request: pytest.FixtureRequest, protocol: str) -> None:
+    server: Served = request.getfixturevalue(protocol)
+    server.limits.handshake_seconds = 0.2
+    with connected_to(server.port) as client:
         assert client.is_closed
 
 
-def test_unknown_clients_make_way_for_others(sasl: Served, listener: Callable[[dict[str, str]], Listener]) -> None:
-    sasl.limits.max_unauthenticated_connections = 2
-    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "kafka"}
-    port = sasl.port
-    with connected_to(port) as first, connected_to(port):
-        assert served_to(sasl, listener({**client, "sasl.password": PASSWORD}))
+@pytest.mark.parametrize("protocol", ["sasl", "tls"])
+def test_unknown_clients_make_way_for_others(
+    request: pytest.FixtureRequest,
+    listener: Callable[[dict[str, str]], Listener],
+    certificates: Certificates,
+    protocol: str,
+) -> None:
+    server: Served = request.getfixturevalue(protocol)
+    server.limits.max_unauthenticated_connections = 2
+    user = {"sasl.mechanism": "PLAIN", "sasl.username": "kafka", "sasl.password": PASSWORD}
+    own = {
+        "sasl": {"security.protocol": "SASL_PLAINTEXT", **user},
+        "tls": {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)},
+    }
+    with connected_to(server.port) as first, connected_to(server.port):
+        assert served_to(server, listener(own[protocol]))
         assert first.is_closed
 
 
@@ -394,25 +403,6 @@ def test_the_control_plane_may_have_another_protocol(configured: WithFile) -> No
     )
 
     assert [binding.security_protocol for binding in config.bindings] == ["SASL_SSL", "PLAINTEXT"]
-
-
-def test_a_handshake_that_does_not_end_is_cut_off(tls: Served) -> None:
-    tls.limits.handshake_seconds = 0.3
-    with connected_to(tls.port) as client:
-        assert client.is_closed
-
-
-def test_clients_in_a_handshake_make_way_for_others(
-    tls: Served,
-    listener: Callable[[dict[str, str]], Listener],
-    certificates: Certificates,
-) -> None:
-    tls.limits.max_unauthenticated_connections = 2
-    own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
-    port = tls.port
-    with connected_to(port) as first, connected_to(port):
-        assert served_to(tls, listener(own))
-        assert first.is_closed
 
 
 def test_a_large_request_over_tls(tls: Served, certificates: Certificates) -> None:

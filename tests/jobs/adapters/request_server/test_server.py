@@ -29,6 +29,7 @@ from tests.jobs.adapters.request_server.clients import (
     framed,
     producer_ids,
     producer_ids_request,
+    running,
 )
 from tests.jobs.support.kafka.real_cluster import eventually
 
@@ -47,10 +48,8 @@ def limits() -> ServerLimits:
 
 @pytest.fixture
 def port(handler: ProducerIdHandler, limits: ServerLimits) -> Iterator[int]:
-    server = RequestServer(PLAIN, handler, limits=limits)
-    server.start()
-    yield server.endpoints[0].port
-    server.stop()
+    with running(RequestServer(PLAIN, handler, limits=limits)) as server:
+        yield server.endpoints[0].port
     assert "request-server" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -204,35 +203,25 @@ def test_a_request_in_flight_is_not_dropped_for_another_connection(
         assert client.receive()
 
 
-def test_relays_leave_open_files_to_the_process(
-    handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_relays_leave_open_files_to_the_process(handler: ProducerIdHandler, capsys: pytest.CaptureFixture[str]) -> None:
     """Each connection of a client may open one to a broker; a limit of open files that leaves few is reported."""
-    monkeypatch.setattr("jobs.adapters.request_server.server.raise_max_files", lambda _: RESERVED_FILES + 4)
-    server = RequestServer(PLAIN, handler)
-    server.start()
-    try:
+    few_files = RequestServer(PLAIN, handler, raise_max_files=lambda _: RESERVED_FILES + 4)
+    with running(few_files) as server, ExitStack() as stack:
         assert "warning: brokers can have 2 connections open at the same time" in capsys.readouterr().err
-        with ExitStack() as stack:
-            clients = [stack.enter_context(connected_to(server.endpoints[0].port)) for _ in range(2)]
-            assert [client.producer_ids(1) for client in clients] == [1, 1]
-            assert stack.enter_context(connected_to(server.endpoints[0].port)).producer_ids(2) == 2
-            assert clients[0].is_closed
-    finally:
-        server.stop()
+        clients = [stack.enter_context(connected_to(server.endpoints[0].port)) for _ in range(2)]
+        assert [client.producer_ids(1) for client in clients] == [1, 1]
+        assert stack.enter_context(connected_to(server.endpoints[0].port)).producer_ids(2) == 2
+        assert clients[0].is_closed
 
 
 @pytest.fixture
 def two_listeners(handler: ProducerIdHandler, limits: ServerLimits) -> Iterator[tuple[int, int]]:
     """The ports for brokers and for clients of a server that takes four connections."""
     limits.max_connections = 4
-    server = RequestServer(ListenConfig.of(["127.0.0.1:0", "CLIENTS://127.0.0.1:0"], [], None), handler, limits=limits)
-    server.start()
-    try:
+    config = ListenConfig.of(["127.0.0.1:0", "CLIENTS://127.0.0.1:0"], [], None)
+    with running(RequestServer(config, handler, limits=limits)) as server:
         for_brokers, for_clients = (endpoint.port for endpoint in server.endpoints)
         yield for_brokers, for_clients
-    finally:
-        server.stop()
 
 
 def test_clients_with_a_listener_take_no_connections_from_brokers(two_listeners: tuple[int, int]) -> None:
@@ -331,23 +320,14 @@ def test_a_client_that_reads_no_responses_delays_no_other(port: int) -> None:
 def test_what_is_not_served_is_relayed(handler: ProducerIdHandler) -> None:
     """Byte for byte, in both directions; versions of what is served here take the place of the broker's."""
     broker_handler = ProducerIdHandler()
-    broker = RequestServer(PLAIN, broker_handler)
-    broker.start()
-    try:
+    with running(RequestServer(PLAIN, broker_handler)) as broker:
         handler.relay = "127.0.0.1", broker.endpoints[0].port
-        server = RequestServer(PLAIN, handler)
-        server.start()
-        try:
-            with connected_to(server.endpoints[0].port) as client:
-                assert client.api_versions(3) == (0, {18: (0, 4), PRODUCER_IDS: (0, 0)})
-                assert client.producer_ids(4) == 4
-                assert (len(handler.callers), len(broker_handler.callers)) == (1, 0)
-                client.send(framed(pack(">hhih", 3, 12, 1, 4) + b"test" + b"\0\0"))  # the broker closes it
-                assert client.is_closed
-        finally:
-            server.stop()
-    finally:
-        broker.stop()
+        with running(RequestServer(PLAIN, handler)) as server, connected_to(server.endpoints[0].port) as client:
+            assert client.api_versions(3) == (0, {18: (0, 4), PRODUCER_IDS: (0, 0)})
+            assert client.producer_ids(4) == 4
+            assert (len(handler.callers), len(broker_handler.callers)) == (1, 0)
+            client.send(framed(pack(">hhih", 3, 12, 1, 4) + b"test" + b"\0\0"))  # the broker closes it
+            assert client.is_closed
 
 
 def test_an_address_in_use_is_refused(port: int, handler: ProducerIdHandler) -> None:

@@ -8,13 +8,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
+from jobs.runtime.pace import DEFAULT
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOPICS, PARTITIONS = 21, 500
 DUE: Final = 7_014
 """Partitions that need a change, as broker 1 is gone."""
-assert TOPICS * PARTITIONS > SMALL_CLUSTER_PARTITIONS
+assert DEFAULT.small_cluster < TOPICS * PARTITIONS
 
 
 @pytest.fixture(scope="module")

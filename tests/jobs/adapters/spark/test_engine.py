@@ -6,10 +6,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -143,10 +144,11 @@ def test_a_closed_port_lets_no_client_in_and_keeps_its_connection(
     listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = listening.getsockname()[1]
-    monkeypatch.setattr(embedded_engine, "started", lambda: (port, frozenset()))
+    known: set[Any] = set()
+    monkeypatch.setattr(embedded_engine, "started", lambda: (port, frozenset(known)))
     with socket.create_connection(("127.0.0.1", port)) as ours, listening.accept()[0] as accepted:
         assert connects(port, 5.0)
-        monkeypatch.setattr(embedded_engine, "started", lambda: (port, frozenset(embedded_engine._sockets())))  # noqa: SLF001
+        known.update(embedded_engine._sockets())  # noqa: SLF001
 
         embedded_engine.close_port()
 
@@ -172,8 +174,12 @@ def test_an_interrupt_ends_a_question_while_the_engine_runs() -> None:
     with subprocess.Popen([sys.executable, "-c", AT_A_QUESTION], stdin=-1, stdout=-1, stderr=-1) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"asked\n"
-        process.send_signal(signal.SIGINT)
         try:
-            assert process.wait(20) == ExitCode.INTERRUPTED
+            for _attempt in range(20):  # a signal between Python's last look and the read is noticed after the read
+                process.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    assert process.wait(1) == ExitCode.INTERRUPTED
+                    return
+            pytest.fail("Ctrl-C has no effect on the question")
         finally:
             process.kill()

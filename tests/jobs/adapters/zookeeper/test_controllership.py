@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 from kazoo.security import make_acl
 
-from jobs.adapters.zookeeper import cluster
+from jobs.adapters.zookeeper import cluster_state
 from jobs.adapters.zookeeper import controllership as module
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import Znode, connected, read
 from jobs.adapters.zookeeper.controllership import (
     Controllership,
@@ -229,7 +229,7 @@ def test_a_take_over_between_two_reads_is_not_replaced(
             winners.append(take_over(other, OURS))
         return znode
 
-    monkeypatch.setattr(cluster, "read", read_slowly)
+    monkeypatch.setattr(cluster_state, "read", read_slowly)
 
     with pytest.raises(ControllershipHeldError):
         take_over(tree.client, OURS, release_timeout=0.5)
@@ -278,9 +278,8 @@ def test_says_so_when_the_session_ends_during_the_take_over(tree: KafkaTree, pro
     assert tree.client.exists("/controller") is None
 
 
-@pytest.mark.usefixtures("tree")
-def test_waiting_for_a_stopped_zookeeper_ends(proxy: ZooKeeperProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 1.0)
+@pytest.mark.usefixtures("tree", "short_responses")
+def test_waiting_for_a_stopped_zookeeper_ends(proxy: ZooKeeperProxy) -> None:
     proxy.lose(Loss(MULTI, then=ZooKeeperProxy.refuse))
 
     with pytest.raises(SessionLostError), controllership(ZooKeeperEndpoint(proxy.hosts), OURS):

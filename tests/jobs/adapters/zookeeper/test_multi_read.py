@@ -10,7 +10,6 @@ from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import GetData
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from jobs.adapters.zookeeper import multi_read
 from jobs.adapters.zookeeper.connection import Znode, commit, connected, read
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
@@ -175,10 +174,10 @@ def test_batch_size_follows_response_size(bare_tree: KafkaTree) -> None:
     assert sizes(bare_tree.client, ["/large"] * (first + 40)) == [FIRST_BATCH_ZNODES, 17, 17, 6]
 
 
-def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_read, "TARGET_RESPONSE_BYTES", 1)
+def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree) -> None:
+    bare_tree.write("/huge", b"x" * 900_000)
 
-    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH_ZNODES + 3)) == [FIRST_BATCH_ZNODES, 1, 1, 1]
+    assert sizes(bare_tree.client, ["/huge"] * (FIRST_BATCH_ZNODES + 3)) == [FIRST_BATCH_ZNODES, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -200,8 +199,7 @@ def test_a_request_stays_below_what_servers_take(chroot: str, path: str, fit: in
         )
 
 
-def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_read, "FIRST_BATCH_ZNODES", 50)
+def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree) -> None:
     name = "n" * 20_000
     paths = [f"/{name}{number}" for number in range(60)]
     for path in paths[::7]:
@@ -209,16 +207,10 @@ def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree, monkeypat
 
     znodes = read_many(bare_tree.client, paths)
 
-    assert sizes(bare_tree.client, paths) == [26, 26, 8]
+    assert sizes(bare_tree.client, paths) == [FIRST_BATCH_ZNODES, 26, 24]
     assert [znode.data for znode in znodes] == [path[-2:].encode() if path in paths[::7] else None for path in paths]
 
 
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_read, "MAX_BATCH_ZNODES", 50)
-
-
-@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("nth", [1, 2, 5])
 @pytest.mark.parametrize("deliver", [True, False])
 def test_what_a_lost_connection_left_unanswered_is_asked_again(
@@ -243,7 +235,6 @@ def test_session_loss_reaches_a_caller_without_resume(proxy: ZooKeeperProxy) -> 
             read_many(client, ["/znode"])
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
     paths = lay_out_many(bare_tree)
     with connected(ZooKeeperEndpoint(proxy.hosts)) as client:
@@ -257,11 +248,11 @@ def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, p
 
 
 def lay_out_many(tree: KafkaTree) -> list[str]:
-    """More than is in flight at a time where batches are small; every third is absent."""
+    """More than is in flight at a time: about fifty fit into a response; every third is absent."""
     paths = [f"/znode-{number}" for number in range(FIRST_BATCH_ZNODES + 60 * REQUESTS_IN_FLIGHT)]
     for number, path in enumerate(paths):
         if number % 3:
-            tree.write(path, str(number).encode())
+            tree.write(path, b"x" * 30_000)
     return paths
 
 

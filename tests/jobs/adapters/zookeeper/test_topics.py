@@ -482,13 +482,10 @@ def test_bad_configs_are_in_quarantine_and_their_topics_are_read(orders: KafkaTr
     ]
 
 
-def test_states_are_read_in_chunks(
-    orders: KafkaTree, interleaved: InterleavedChanges, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topics, "PARTITIONS_PER_CHUNK", 2)
+def test_states_are_read_in_chunks(orders: KafkaTree, interleaved: InterleavedChanges) -> None:
     interleaved.changes = [lambda: None, lambda: move(orders)]
     names = sorted(orders.client.get_children("/brokers/topics"))
 
-    given = [[row.topic for row in reading.partitions] for reading in read_topic_rows(orders.client, names)]
+    given = [[row.topic for row in reading.partitions] for reading in read_topic_rows(orders.client, names, 2)]
 
     assert given == [[], ["orders", "orders"], ["payments", "zebras"], []]

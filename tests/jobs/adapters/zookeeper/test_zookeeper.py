@@ -6,7 +6,7 @@ import time
 import pytest
 
 from jobs.adapters.embedded.processes import free_port
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import (
     ZooKeeperSession,
     children,
@@ -104,14 +104,13 @@ def test_command_whose_server_is_gone_is_unreadable(proxy: ZooKeeperProxy) -> No
             pass
 
 
+@pytest.mark.usefixtures("short_responses")
 @pytest.mark.parametrize("knows_multi_read", [True, False])
 def test_server_that_is_gone_for_good_is_unreadable(
     tree: KafkaTree,
     proxy: ZooKeeperProxy,
-    monkeypatch: pytest.MonkeyPatch,
     knows_multi_read: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.5)
     _MULTI_READ_SUPPORT.clear()
     proxy.knows_multi_read = knows_multi_read
     with connected(ZooKeeperEndpoint(proxy.hosts)) as client:

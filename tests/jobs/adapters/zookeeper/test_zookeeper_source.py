@@ -13,7 +13,7 @@ from kazoo.protocol.states import ZnodeStat
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.zookeeper import multi_read, topics
+from jobs.adapters.zookeeper import multi_read
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi import Create, add
@@ -245,7 +245,6 @@ class LeaderDies:
 
 @pytest.mark.parametrize("nth", [1, 2, 12])
 def test_a_read_outlives_the_leader(ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
-    monkeypatch.setattr(topics, "PARTITIONS_PER_CHUNK", 5 * PARTITIONS)
     with filled(ensemble) as tree:
         names = [f"topic-{number:02}" for number in range(TOPICS_OF_ENSEMBLE)]
         leader = ensemble.leader()
@@ -254,7 +253,7 @@ def test_a_read_outlives_the_leader(ensemble: Ensemble, monkeypatch: pytest.Monk
             assert supports_multi_read(client)
             LeaderDies(ensemble, monkeypatch, nth)
             try:
-                readings = list(read_topic_rows(client, names))
+                readings = list(read_topic_rows(client, names, 5 * PARTITIONS))
                 survivor = server_of(client)
             finally:
                 leader.restart()

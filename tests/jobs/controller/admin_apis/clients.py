@@ -10,8 +10,8 @@ from kio.schema.index import api_key_map
 from kio.static.primitive import i32Timedelta
 
 from jobs.adapters.request_server.api_handler import Caller
-from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from tests.jobs.support.controllers.resident import drain_watches
 
 CALLER = Caller("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", "admin")
@@ -30,11 +30,12 @@ class AdminClient:
     """The tools of one person."""
 
     controller: ResidentController
-    apis: ControllerApis
+    request_handler: RequestHandler
+    sender: Caller = CALLER
 
     def ask(self, api: int, version: int, request: Any) -> Any:  # noqa: ANN401 - of kio
         """Ask, and run cycles until the answer is there."""
-        pending = self.apis.submit(CALLER, api, version, request)
+        pending = self.request_handler.submit(self.sender, api, version, request)
         for _ in range(CYCLES):
             if pending.done():
                 break
@@ -95,7 +96,7 @@ class AdminClient:
     def send_deletion(self, name: str) -> Any:  # noqa: ANN401 - a future
         """Begin to delete a topic; return the answer to come."""
         request = _request(20, 5).DeleteTopicsRequest(topic_names=(name,), timeout=milliseconds(30_000))
-        return self.apis.submit(CALLER, 20, 5, request)
+        return self.request_handler.submit(self.sender, 20, 5, request)
 
     def delete_by_id(self, topic_id: Any) -> tuple[str | None, int]:  # noqa: ANN401 - a UUID
         """Delete a topic by its id; return its name and the error code."""

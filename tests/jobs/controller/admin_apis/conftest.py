@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from schemas.znode_codecs import Endpoint
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.controllers.resident import initialize
@@ -23,8 +23,8 @@ SETTINGS = {
 @pytest.fixture
 def admin(tree: KafkaTree, controller: ResidentController) -> Iterator[AdminClient]:
     """A client of a controller that knows `orders`, with partitions on brokers 0, 1 and 2."""
-    handler = ControllerApis()
-    controller.apis = handler
+    handler = RequestHandler()
+    controller.request_handler = handler
     controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     rows = [broker_config(broker, name, value) for broker in range(3) for name, value in SETTINGS.items()]
     controller.engine.set_broker_configs(rows)

@@ -15,10 +15,10 @@ from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.cluster_metadata import METADATA
-from jobs.controller.broker_apis.controller_apis import ControllerApis
-from jobs.controller.broker_apis.messages import ALTER_PARTITION
-from jobs.controller.broker_apis.messages import VERSIONS as BROKER_APIS
+from jobs.controller.broker_apis.controller_api_messages import ALTER_PARTITION
+from jobs.controller.broker_apis.controller_api_messages import VERSIONS as BROKER_APIS
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from schemas.broker_config_names import AUTHORIZER
 from schemas.response_codes import STALE_CONTROLLER_EPOCH
 from schemas.znode_codecs import Endpoint
@@ -51,13 +51,13 @@ def authorizer() -> str:
 
 
 @pytest.fixture
-def handler(tree: KafkaTree, controller: ResidentController, authorizer: str) -> Iterator[ControllerApis]:
+def handler(tree: KafkaTree, controller: ResidentController, authorizer: str) -> Iterator[RequestHandler]:
     """The handler of a controller with an address for brokers and one for clients."""
     assert tree.brokers is not None
     for broker, client_port in enumerate(sorted(CLIENT_PORTS)):
         tree.client.set(f"/brokers/ids/{broker}", with_clients(tree.brokers[broker].port, client_port))
-    handler = ControllerApis()
-    controller.apis = handler
+    handler = RequestHandler()
+    controller.request_handler = handler
     controller.endpoints.served = [
         Endpoint(None, "PLAINTEXT", LOOPBACK, 9998),
         Endpoint("CLIENTS", "PLAINTEXT", LOOPBACK, 9999),
@@ -84,14 +84,14 @@ def test_brokers_are_sent_the_address_for_clients(tree: KafkaTree) -> None:
 
 
 @pytest.mark.parametrize("authorizer", ["kafka.security.authorizer.AclAuthorizer"])
-def test_nothing_is_relayed_to_brokers_with_an_authorizer(tree: KafkaTree, handler: ControllerApis) -> None:
+def test_nothing_is_relayed_to_brokers_with_an_authorizer(tree: KafkaTree, handler: RequestHandler) -> None:
     """Clients still see the controller, which refuses their requests at once."""
     assert addresses_of_controller(tree) == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
     assert handler.relay_to(OF_CLIENTS) is None
     assert METADATA in handler.conditional_apis(OF_CLIENTS)
 
 
-def served(handler: ControllerApis) -> tuple[bool, bool, bool]:
+def served(handler: RequestHandler) -> tuple[bool, bool, bool]:
     """Whether a client of CLIENTS may list reassignments and brokers, and whether its other requests are relayed."""
     request = import_module("kio.schema.list_partition_reassignments.v0.request")
     timeout = milliseconds(1000)
@@ -105,7 +105,7 @@ def served(handler: ControllerApis) -> tuple[bool, bool, bool]:
 
 
 def test_clients_are_not_served_once_a_broker_has_another_security(
-    tree: KafkaTree, controller: ResidentController, handler: ControllerApis, log: RecordedLog
+    tree: KafkaTree, controller: ResidentController, handler: RequestHandler, log: RecordedLog
 ) -> None:
     """As a rolling restart secures their listener: the address stays open, and is the former one."""
     assert tree.brokers is not None
@@ -129,7 +129,7 @@ def test_clients_are_not_served_once_a_broker_has_another_security(
 
 @pytest.mark.parametrize(("protocols", "is_served"), [(("SSL", "PLAINTEXT"), True), (("SSL", "SASL_SSL"), False)])
 def test_secured_brokers_are_not_served_in_plain_text(
-    controller: ResidentController, handler: ControllerApis, protocols: tuple[str, str], *, is_served: bool
+    controller: ResidentController, handler: RequestHandler, protocols: tuple[str, str], *, is_served: bool
 ) -> None:
     """Their address stays open, too."""
     for number, row in [*controller.context.brokers.items()]:
@@ -154,7 +154,7 @@ def metadata_request(version: int, topics: tuple[str, ...] | None) -> Any:  # no
 
 
 @pytest.mark.parametrize("authorizer", ["", "kafka.security.authorizer.AclAuthorizer"])
-def test_brokers_are_named_to_clients_whose_requests_are_not_relayed(tree: KafkaTree, handler: ControllerApis) -> None:
+def test_brokers_are_named_to_clients_whose_requests_are_not_relayed(tree: KafkaTree, handler: RequestHandler) -> None:
     """An admin client asks each node for them as soon as it is connected."""
     request = metadata_request(12, ())
     response = handler.submit(CALLER, METADATA, 12, request).result(10)
@@ -170,12 +170,12 @@ def test_brokers_are_named_to_clients_whose_requests_are_not_relayed(tree: Kafka
 
 @pytest.mark.parametrize(("topics", "is_answered"), [((), True), (None, False), (("orders",), False)])
 def test_brokers_answer_requests_for_topics(
-    handler: ControllerApis, topics: tuple[str, ...] | None, *, is_answered: bool
+    handler: RequestHandler, topics: tuple[str, ...] | None, *, is_answered: bool
 ) -> None:
     assert handler.handles(METADATA, metadata_request(1, topics)) is is_answered
 
 
-def test_what_clients_ask_any_broker_is_listed_where_clients_connect(handler: ControllerApis) -> None:
+def test_what_clients_ask_any_broker_is_listed_where_clients_connect(handler: RequestHandler) -> None:
     """A client that finds an API missing fails, and asks no other broker; brokers ask for nothing of it."""
     for listener in (OF_CLIENTS, ServerListener("SASL_SSL", "USERS")):
         listed = handler.redirected_apis(listener)
@@ -185,7 +185,7 @@ def test_what_clients_ask_any_broker_is_listed_where_clients_connect(handler: Co
     assert handler.conditional_apis(ServerListener("SASL_SSL")) == {}
 
 
-def test_a_request_is_relayed_to_its_own_listener(tree: KafkaTree, handler: ControllerApis) -> None:
+def test_a_request_is_relayed_to_its_own_listener(tree: KafkaTree, handler: RequestHandler) -> None:
     """A broker answers a request for metadata with the addresses of the listener at which it is asked."""
     assert tree.brokers is not None
     broker_ports = {tree.brokers[broker].port for broker in range(3)}
@@ -195,7 +195,7 @@ def test_a_request_is_relayed_to_its_own_listener(tree: KafkaTree, handler: Cont
 
 
 def test_clients_cannot_ask_as_brokers_do() -> None:
-    handler = ControllerApis()
+    handler = RequestHandler()
     try:
         assert handler.versions(OF_CLIENTS) == {
             api: versions for api, versions in handler.versions(OF_BROKERS).items() if api not in BROKER_APIS
@@ -207,7 +207,7 @@ def test_clients_cannot_ask_as_brokers_do() -> None:
 
 def test_a_broker_cannot_be_shut_down_at_the_address_for_clients() -> None:
     config = ListenConfig.of([f"{LOOPBACK}:0", f"CLIENTS://{LOOPBACK}:0"], [], None)
-    server = RequestServer(config, ControllerApis())
+    server = RequestServer(config, RequestHandler())
     server.start()
     try:
         assert [endpoint.listener for endpoint in server.endpoints] == [None, "CLIENTS"]

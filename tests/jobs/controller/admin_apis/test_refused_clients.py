@@ -12,10 +12,9 @@ from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
+from jobs.controller.admin_apis.admin_handlers import COMMANDS, refusal_of
 from jobs.controller.admin_apis.requests import AdminError
-from jobs.controller.admin_apis.supported_apis import COMMANDS, refusal_of
-from jobs.controller.broker_apis.controller_apis import ControllerApis
-from tests.jobs.controller.admin_apis import clients
+from jobs.controller.request_handler import RequestHandler
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.planner.frames import broker_config
@@ -60,13 +59,13 @@ REFUSED = {  # the client, the authorizer of the brokers, and a part of the mess
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_nothing_is_written_for_them_and_they_learn_only_what_they_name(
-    tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch, case: str
+    tree: KafkaTree, admin: AdminClient, case: str
 ) -> None:
     """A million partitions would be an answer of 150 MB, and topics are known by their ids to permitted clients."""
     client, authorizer, part = REFUSED[case]
     configure(admin, authorizer_class_name=authorizer)
     topic_id = admin.controller.context.topic_id("orders")
-    monkeypatch.setattr(clients, "CALLER", client)
+    admin.sender = client
     before = {path: tree.client.get_children(path) for path in ("/brokers/topics", "/admin", "/admin/delete_topics")}
 
     for command, ask in REQUESTS.items():
@@ -83,23 +82,20 @@ def test_nothing_is_written_for_them_and_they_learn_only_what_they_name(
     assert tree.client.exists("/admin/preferred_replica_election") is None
 
 
-def test_a_listener_at_which_brokers_have_another_security(
-    tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(admin.controller.endpoints, "served_listeners", frozenset({"CLIENTS"}))
+def test_a_listener_at_which_brokers_have_another_security(tree: KafkaTree, admin: AdminClient) -> None:
+    admin.controller.endpoints.served_listeners = frozenset({"CLIENTS"})
     for command, ask in REQUESTS.items():
         error, message = ask(admin)
         assert (error, f"use `surveyor {command}`" in message) == (44, True)
         assert "it serves no clients at this address now" in message
     assert tree.client.get_children("/admin/delete_topics") == []
-    assert admin.apis.relay_to(ServerListener("PLAINTEXT")) is None
+    assert admin.request_handler.relay_to(ServerListener("PLAINTEXT")) is None
 
 
 @pytest.mark.parametrize("command", REQUESTS)
-def test_all_others_are_served(admin: AdminClient, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setattr(admin.controller.endpoints, "served_listeners", frozenset({None, "CLIENTS", "USERS"}))
-    for sender in (caller("PLAINTEXT"), caller("PLAINTEXT", "CLIENTS"), caller("SASL_SSL", "USERS")):
-        monkeypatch.setattr(clients, "CALLER", sender)
+def test_all_others_are_served(admin: AdminClient, command: str) -> None:
+    admin.controller.endpoints.served_listeners = frozenset({None, "CLIENTS", "USERS"})
+    for admin.sender in (caller("PLAINTEXT"), caller("PLAINTEXT", "CLIENTS"), caller("SASL_SSL", "USERS")):
         assert "Surveyor is the controller" not in str(REQUESTS[command](admin))
 
 
@@ -114,8 +110,8 @@ def test_a_policy_that_only_brokers_can_ask(tree: KafkaTree, admin: AdminClient)
 
 
 def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) -> None:
-    handler = admin.apis
-    assert isinstance(handler, ControllerApis)
+    handler = admin.request_handler
+    assert isinstance(handler, RequestHandler)
     assert handler.relay_to(ServerListener("PLAINTEXT")) is not None
     configure(admin, authorizer_class_name=AUTHORIZER)
     assert handler.relay_to(ServerListener("PLAINTEXT")) is None
@@ -123,7 +119,7 @@ def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) 
 
 def test_a_process_that_is_not_the_controller_closes_the_connection(capsys: pytest.CaptureFixture[str]) -> None:
     """As a client that knows the former controller finds it; this is no fault of the process, and not logged as one."""
-    server = RequestServer(ListenConfig.of([f"{LOOPBACK}:0"], [], None), ControllerApis())
+    server = RequestServer(ListenConfig.of([f"{LOOPBACK}:0"], [], None), RequestHandler())
     server.start()
     try:
         with socket.create_connection((LOOPBACK, server.endpoints[0].port), 10) as client:

@@ -162,7 +162,7 @@ def test_waiting_requests_delay_no_other_and_end_with_the_term(tree: KafkaTree, 
     assert admin.reassignments() == {}
     assert not any(deletion.done() for deletion in waiting)
 
-    admin.apis.close()
+    admin.request_handler.close()
     assert {type(deletion.exception(5)) for deletion in waiting} == {ConnectionAbortedError}
 
 

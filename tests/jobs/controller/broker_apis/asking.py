@@ -8,8 +8,12 @@ from typing import Any
 
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.request_server.api_handler import Caller
-from jobs.controller.broker_apis.controller_apis import ControllerApis
-from jobs.controller.broker_apis.messages import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from jobs.controller.broker_apis.controller_api_messages import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    CONTROLLED_SHUTDOWN,
+)
+from jobs.controller.request_handler import RequestHandler
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
 CALLER = Caller("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", "broker")
@@ -32,7 +36,7 @@ class AskingBrokers:
     """The brokers of a tree."""
 
     tree: KafkaTree
-    apis: ControllerApis
+    request_handler: RequestHandler
 
     def epoch(self, broker: int) -> int:
         return int(self.tree.client.get(f"/brokers/ids/{broker}")[1].czxid)
@@ -53,7 +57,7 @@ class AskingBrokers:
             self.epoch(broker) if epoch is None else epoch,
             {topic_id if version >= 2 else topic: proposed},
         )
-        return self.apis.submit(CALLER, ALTER_PARTITION, version, request)
+        return self.request_handler.submit(CALLER, ALTER_PARTITION, version, request)
 
     def alter(self, broker: int, *proposed: Proposed, **options: Any) -> list[tuple[int, list[int], int]]:  # noqa: ANN401
         """Ask for ISRs; return for each partition error code, ISR and partition epoch, or the error of the request."""
@@ -71,13 +75,13 @@ class AskingBrokers:
         module = importlib.import_module("kio.schema.allocate_producer_ids.v0.request")
         epoch = self.epoch(broker) if epoch is None else epoch
         request = module.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
-        response = self.apis.submit(CALLER, ALLOCATE_PRODUCER_IDS, 0, request).result(SECONDS)
+        response = self.request_handler.submit(CALLER, ALLOCATE_PRODUCER_IDS, 0, request).result(SECONDS)
         return int(response.error_code), response.producer_id_start, response.producer_id_len
 
     def controlled_shutdown(self, broker: int, epoch: int | None = None, version: int = 3) -> Future[Any]:
         """Ask for a controlled shutdown; the next cycle answers."""
         request = controlled_shutdown_request(version, broker, self.epoch(broker) if epoch is None else epoch)
-        return self.apis.submit(CALLER, CONTROLLED_SHUTDOWN, version, request)
+        return self.request_handler.submit(CALLER, CONTROLLED_SHUTDOWN, version, request)
 
 
 def controlled_shutdown_request(version: int, broker: int, epoch: int) -> Any:  # noqa: ANN401

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from schemas.znode_codecs import Endpoint
 from tests.jobs.controller.broker_apis.asking import AskingBrokers
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -13,10 +13,10 @@ from tests.planner.frames import broker_config
 
 
 @pytest.fixture
-def apis(controller: ResidentController) -> Iterator[ControllerApis]:
+def request_handler(controller: ResidentController) -> Iterator[RequestHandler]:
     """The handler of a server; the controller is announced at port 9999."""
-    handler = ControllerApis()
-    controller.apis = handler
+    handler = RequestHandler()
+    controller.request_handler = handler
     controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     controller.engine.set_broker_configs([broker_config(0, "inter.broker.listener.name", None)])
     yield handler
@@ -24,5 +24,5 @@ def apis(controller: ResidentController) -> Iterator[ControllerApis]:
 
 
 @pytest.fixture
-def asking(tree: KafkaTree, apis: ControllerApis) -> AskingBrokers:
-    return AskingBrokers(tree, apis)
+def asking(tree: KafkaTree, request_handler: RequestHandler) -> AskingBrokers:
+    return AskingBrokers(tree, request_handler)

@@ -1,24 +1,22 @@
 """AlterPartition: ISRs are written at once under the fence, and every broker learns of them."""
 
-from collections.abc import Iterable
 from concurrent.futures import wait
+from functools import partial
 from typing import Final
 
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.controllership import Controllership, take_over
-from jobs.adapters.zookeeper.multi import Op
-from jobs.adapters.zookeeper.multi_failure import MultiFailure
-from jobs.controller.broker_apis.controller_apis import ControllerApis
+from jobs.adapters.zookeeper.controllership import take_over
 from jobs.controller.broker_apis.isr_writer import IsrWriter
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from schemas.znode_codecs import State, TopicPartition, encode_partitions, encode_state
 from tests.jobs.controller.broker_apis.asking import SECONDS, AskingBrokers, Proposed
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import initialize, put_assignment, put_isr, requests_to, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
-from tests.jobs.support.zookeeper.fenced_writes import OURS
+from tests.jobs.support.zookeeper.fenced_writes import OURS, Multis
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.planner.frames import broker_config
 
@@ -31,9 +29,9 @@ INELIGIBLE_REPLICA: Final = 107
 
 
 @pytest.fixture
-def started(tree: KafkaTree, controller: ResidentController, apis: ControllerApis) -> ResidentController:
+def started(tree: KafkaTree, controller: ResidentController, request_handler: RequestHandler) -> ResidentController:
     """A controller that knows orders-0 with replicas 0, 1 and 2."""
-    assert controller.apis is apis
+    assert controller.request_handler is request_handler
     tree.add_topic("orders", {0: [0, 1, 2]})
     initialize(controller)
     return controller
@@ -284,18 +282,13 @@ def test_joiners_that_died_unnoticed_spoil_no_other(
 
 
 def test_a_state_that_others_write_all_the_time_spoils_no_other(
-    tree: KafkaTree, controller: ResidentController, asking: AskingBrokers, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, asking: AskingBrokers, multis: Multis
 ) -> None:
     """Its leader knows the version that the next write of the others makes."""
     tree.add_topic("orders", {0: [0, 1], 1: [0, 1], 2: [0, 1]})
     initialize(controller)
 
-    def commit(control: Controllership, ops: Iterable[Op]) -> MultiFailure | None:
-        tree.touch(state_path("orders", 1))
-        return original(control, ops)
-
-    original = Controllership.commit
-    monkeypatch.setattr(Controllership, "commit", commit)
+    multis.before(*[partial(tree.touch, state_path("orders", 1))] * 20)
     proposed = [Proposed([0], partition=number, partition_epoch=0) for number in range(3)]
 
     assert asking.alter(0, *proposed)[::2] == [(0, [0], 1), (0, [0], 1)]
@@ -347,9 +340,9 @@ def test_a_replica_on_the_controller_is_replaced_before_the_first_state(
 
 
 def test_topics_without_an_id_keep_none_while_the_protocol_is_unknown(
-    tree: KafkaTree, controller: ResidentController, apis: ControllerApis
+    tree: KafkaTree, controller: ResidentController, request_handler: RequestHandler
 ) -> None:
-    assert controller.apis is apis
+    assert controller.request_handler is request_handler
     tree.add_topic("orders", {0: [0]}, topic_id=None)
     tree.add_topic("payments", {0: [1]}, topic_id=TOPIC_ID)
     initialize(controller)

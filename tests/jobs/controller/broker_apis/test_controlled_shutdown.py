@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from tests.jobs.controller.broker_apis.asking import SECONDS, AskingBrokers, Proposed
 from tests.jobs.support.controllers.resident import initialize, put_assignment, requests_to, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 @pytest.fixture
-def started(tree: KafkaTree, controller: ResidentController, apis: ControllerApis) -> ResidentController:
+def started(tree: KafkaTree, controller: ResidentController, request_handler: RequestHandler) -> ResidentController:
     """Broker 1 leads orders-1, follows in orders-0, lags in orders-2, and alone has orders-3."""
-    assert controller.apis is apis
+    assert controller.request_handler is request_handler
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 1], 3: [1]})
     initialize(controller)
     return controller

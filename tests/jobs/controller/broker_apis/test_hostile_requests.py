@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.request_server.messages import Header, encode_response
-from jobs.controller.broker_apis.controller_apis import ControllerApis
-from jobs.controller.broker_apis.messages import ALTER_PARTITION
+from jobs.controller.broker_apis.controller_api_messages import ALTER_PARTITION
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from tests.jobs.controller.broker_apis.asking import CALLER, SECONDS, AskingBrokers, Proposed
 from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
@@ -58,7 +58,11 @@ def requests(draw: st.DrawFn, epoch: int) -> tuple[int, Any]:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_request_is_answered(
-    tree: KafkaTree, controller: ResidentController, apis: ControllerApis, asking: AskingBrokers, data: st.DataObject
+    tree: KafkaTree,
+    controller: ResidentController,
+    request_handler: RequestHandler,
+    asking: AskingBrokers,
+    data: st.DataObject,
 ) -> None:
     if not controller.context.partitions:
         tree.add_topic("orders", {0: [0, 1, 2], 1: [0, 1, 2]})
@@ -66,7 +70,7 @@ def test_any_request_is_answered(
         initialize(controller)
     version, request = data.draw(requests(asking.epoch(0)))
 
-    response = apis.submit(CALLER, ALTER_PARTITION, version, request).result(SECONDS)
+    response = request_handler.submit(CALLER, ALTER_PARTITION, version, request).result(SECONDS)
 
     encoded = encode_response(Header(ALTER_PARTITION, version, 1, None, 0), response)
     assert encoded

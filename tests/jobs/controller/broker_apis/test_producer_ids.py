@@ -6,13 +6,13 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.cluster import PRODUCER_IDS
+from jobs.adapters.zookeeper.cluster_state import PRODUCER_IDS
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.multi import Create, add
-from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.producer_ids import ProducerIdBlock, allocate_block, next_block
 from jobs.controller.controller import ResidentController
+from jobs.controller.request_handler import RequestHandler
 from jobs.core.errors import FencedError, RefusedError
 from tests.jobs.controller.broker_apis.asking import AskingBrokers
 from tests.jobs.support.controllers.resident import initialize
@@ -95,11 +95,11 @@ def test_an_unreadable_block_is_an_error(
 
 
 def test_only_the_controller_gives_blocks(
-    controller: ResidentController, apis: ControllerApis, asking: AskingBrokers
+    controller: ResidentController, request_handler: RequestHandler, asking: AskingBrokers
 ) -> None:
     before = asking.producer_ids(1)
     initialize(controller)
-    apis.close()
+    request_handler.close()
 
     assert [before, asking.producer_ids(1)] == [(41, -1, 0), (41, -1, 0)]
 

@@ -137,9 +137,6 @@ class IsrOracle:
     """The zxid at which each turn began."""
     codes: Counter[int] = field(default_factory=Counter)
     """How often each error code was answered."""
-    undetermined: int = 0
-    """Answers for which more than one error code was possible."""
-    determined: int = 0
 
     def record(self, writes: Sequence[Write]) -> None:
         """Note what was written."""
@@ -231,8 +228,6 @@ class IsrOracle:
             if is_troubled and answer.code == NONE and self._was_so(proposal, answer, window):
                 continue  # a controller that does not know yet that it was replaced; its answer changes nothing
             expected = self._expected(isr_request, proposal, window, shutting)
-            self.determined += len(expected) == 1
-            self.undetermined += len(expected) > 1
             has_failed = multis - window.multis >= MAX_CONTENTION
             has_contention = answer.code == NOT_ATTEMPTED and NONE in expected and has_failed
             if answer.code not in expected and not has_contention:

@@ -30,11 +30,11 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import SessionLostError, take_over
-from jobs.controller.broker_apis.controller_apis import ControllerApis
-from jobs.controller.broker_apis.messages import ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from jobs.controller.broker_apis.controller_api_messages import ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS
 from jobs.controller.controller import ResidentController
 from jobs.controller.decision_engine import DecisionEngine, Decisions
+from jobs.controller.request_handler import RequestHandler
 from jobs.controller.write_behind import CycleRecord, EndedDrains, WriteBehindLog
 from jobs.core.errors import FencedError
 from jobs.repositories.plans.commit_rows import AuditEntry
@@ -115,7 +115,7 @@ class Term:
     """A controllership: its process, and what brokers have asked it."""
 
     session: Session | None = None
-    apis: ControllerApis | None = None
+    request_handler: RequestHandler | None = None
     writer: SteppedThread | None = None
     controller: ResidentController | None = None
     is_dead: bool = False
@@ -166,8 +166,8 @@ class Term:
     def end(self) -> None:
         """Answer nothing any more; the process remains."""
         self.troubles += 1
-        if self.apis is not None and not self.is_dead:
-            self.apis.close()
+        if self.request_handler is not None and not self.is_dead:
+            self.request_handler.close()
         if self.session is not None:
             self.session.expire()
 
@@ -189,13 +189,13 @@ class ControllerFault:
     """
 
 
-def draw_faults(seed: int, rounds: int, often: float = 0.6) -> dict[int, ControllerFault]:
+def draw_faults(seed: int, rounds: int) -> dict[int, ControllerFault]:
     """Draw the faults of the controller, by round."""
     random = Random(f"ordeals {seed}")  # noqa: S311 - no secret
     return {
         number: ControllerFault(random.choice(CONTROLLER_FAULTS), random.randint(1, 3), random.random() < 0.5)
         for number in range(rounds)
-        if random.random() < often
+        if random.random() < 0.6
     }
 
 
@@ -316,7 +316,7 @@ class Simulation:
         return [cluster for cluster in self.clusters if cluster.faults]
 
     def _run_controller(self) -> None:
-        term = self.term = self.network.term = Term(apis=ControllerApis() if self.listener else None)
+        term = self.term = self.network.term = Term(request_handler=RequestHandler() if self.listener else None)
         session = term.session = Session(self.tree, partial(self._intercept_request, term))
         self.controller_terms += 1
         for cluster in self.clusters:
@@ -326,12 +326,19 @@ class Simulation:
             control = take_over(session, OURS)
             snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
             controller = ResidentController(
-                control, self.engine, _DiscardingLog(self.warehouse), snapshot, self.log, apis=term.apis
+                control,
+                self.engine,
+                _DiscardingLog(self.warehouse),
+                snapshot,
+                self.log,
+                request_handler=term.request_handler,
             )
             term.controller, term.known = controller, self.tree.zxid
             term.turn_began = self.tree.zxid, 0
             controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
             controller.watches.wakeup = _NonBlockingEvent()
+            # refused requests are sent again in the next cycle
+            controller.retries.monotonic = lambda: self.cycles * MAX_DELAY_SECONDS
             term.requests = ParkingQueue(lambda: term.writer, Empty)
             controller.isr_changes.writer._waiting = term.requests  # type: ignore[assignment] # noqa: SLF001
             controller.broker_requests.channels = _InterceptedChannels(str(OURS), controller.responses.receive)
@@ -370,11 +377,11 @@ class Simulation:
         assert self.listener is not None
         return AlterPartitionManager(broker, epoch, self.listener.version, self.ask)
 
-    def _asked(self, broker: int) -> tuple[Term, ControllerApis] | None:
+    def _asked(self, broker: int) -> tuple[Term, RequestHandler] | None:
         """Return the term of the controller that a broker asks, None if it cannot connect to it."""
         process = self.network.brokers[broker].process
         term = process.term if process else None
-        return None if term is None or term.is_dead else (term, term.apis)
+        return None if term is None or term.is_dead else (term, term.request_handler)
 
     def ask(self, isr_request: IsrRequest) -> None:
         """Send a request of a broker to the controller that it knows."""
@@ -386,7 +393,7 @@ class Simulation:
             cluster.last_turn = self.cycles
         if asked is None:
             return
-        term, apis = asked
+        term, request_handler = asked
         cluster.log.append(f"  {isr_request.broker} asks, version {isr_request.version}: {_proposals(isr_request)}")
         self.oracle.ask(isr_request, term.writer_now())
         window, granted = self._window(term), {**term.shutting}
@@ -405,7 +412,7 @@ class Simulation:
             ):
                 cluster.add_fault(fault)
 
-        isr_request.future = apis.submit(CALLER, ALTER_PARTITION, isr_request.version, isr_request.entity())
+        isr_request.future = request_handler.submit(CALLER, ALTER_PARTITION, isr_request.version, isr_request.entity())
         term.asked.append(isr_request.future)
         isr_request.future.add_done_callback(check)
 
@@ -420,7 +427,7 @@ class Simulation:
         cluster, asked = self.clusters[cluster_of_broker(broker)], self._asked(broker)
         if asked is None:
             return None
-        term, apis = asked
+        term, request_handler = asked
         cluster.log.append(f"  {broker} asks for a controlled shutdown")
         window = self._window(term)
         term.shutting.setdefault(broker, False)
@@ -438,7 +445,7 @@ class Simulation:
                 if term is self.term:
                     cluster.shut_down.add(broker)
 
-        future = apis.submit(CALLER, CONTROLLED_SHUTDOWN, 3, controlled_shutdown_request(3, broker, epoch))
+        future = request_handler.submit(CALLER, CONTROLLED_SHUTDOWN, 3, controlled_shutdown_request(3, broker, epoch))
         term.asked.append(future)
         future.add_done_callback(check)
         return future
@@ -671,10 +678,6 @@ def _patched(simulation: Simulation) -> Iterator[None]:
             "jobs.controller.broker_apis.isr_writer.Thread": simulation.make_thread,
             "jobs.controller.controller.time": SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None),
             "jobs.controller.admin_request_removal.time": SimpleNamespace(monotonic=lambda: 0.0),
-            # refused requests are sent again in the next cycle
-            "jobs.controller.broker_requests.retries.time": SimpleNamespace(
-                monotonic=lambda: simulation.cycles * MAX_DELAY_SECONDS
-            ),
             "jobs.controller.auto_rebalance.time": SimpleNamespace(monotonic=lambda: 0.0),  # no automatic balancing
         }.items():
             stack.enter_context(patch(name, value))

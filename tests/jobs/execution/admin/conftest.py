@@ -3,15 +3,16 @@
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.runtime.pace import Pace
 from jobs.runtime.settings import Settings
 from tests.jobs.support.commands.settings import settings_of
-from tests.jobs.support.controllers.moving_controller import MovingController
+from tests.jobs.support.controllers.kafka_controller import KafkaController
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 @pytest.fixture
-def controller(moving_controller: MovingController) -> MovingController:
-    return moving_controller
+def pace(controller: KafkaController) -> Pace:
+    return controller.pace
 
 
 @pytest.fixture
@@ -30,6 +31,5 @@ def settings(tree: KafkaTree, warehouse: Warehouse) -> Settings:
 
 @pytest.fixture
 def no_lease_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease that another process holds is neither waited for nor handed over."""
+    """A lease that another process holds is not waited for."""
     monkeypatch.setattr("jobs.adapters.zookeeper.lease_znode.LEASE_TIMEOUT_SECONDS", 0.0)
-    monkeypatch.setattr("jobs.execution.cancellation.LEASE_HANDOVER_SECONDS", 0.0)

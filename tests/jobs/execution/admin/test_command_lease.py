@@ -76,7 +76,7 @@ def test_nothing_is_written_without_it(tree: KafkaTree, lease: ZnodeLease, tmp_p
 
     with other(tree, tmp_path), pytest.raises(LeaseLostError, match="`surveyor cancel p2` has it now"):
         throttler.alter_override("broker", "1", {"a": "c"})
-    assert brokers.requests == [("broker", "1")]
+    assert brokers.alterations == [("broker", "1")]
 
 
 @pytest.mark.usefixtures("tree")

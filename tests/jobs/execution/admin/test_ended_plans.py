@@ -10,7 +10,7 @@ from jobs.runtime.settings import Settings
 from schemas.enums import Outcome, PlanKind
 from schemas.stored_plan import Plan, RowOutcome
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.moving_controller import MovingController
+from tests.jobs.support.controllers.kafka_controller import KafkaController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -32,7 +32,7 @@ def partial(kafka: KafkaTree, warehouse: Warehouse) -> Plan:
     return plan
 
 
-def _end(controller: MovingController, kafka: KafkaTree, now: dict[str, list[int] | None]) -> None:
+def _end(controller: KafkaController, kafka: KafkaTree, now: dict[str, list[int] | None]) -> None:
     for topic, replicas in now.items():
         if replicas is None:
             kafka.client.delete(f"/brokers/topics/{topic}", recursive=True)
@@ -54,7 +54,7 @@ ENDS: list[tuple[dict[str, list[int] | None], str]] = [
 @pytest.mark.parametrize(("now", "state"), ENDS, ids=str)
 def test_a_plan_of_which_nothing_is_left_to_do_is_closed(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     settings: Settings,
     partial: Plan,
     now: dict[str, list[int] | None],

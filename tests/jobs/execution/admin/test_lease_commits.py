@@ -15,13 +15,13 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.execution.cancellation import cancel_running
-from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.plans_writer import apply_transition
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.stored_plan import Plan, Transition
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.settings import settings_of
-from tests.jobs.support.controllers.moving_controller import MovingController
+from tests.jobs.support.controllers.kafka_controller import KafkaController
 from tests.jobs.support.controllers.throttled_tree import RATES, overrides, own_lease
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -56,7 +56,7 @@ def rates(kafka: KafkaTree) -> dict[str, set[str]]:
 @pytest.mark.parametrize("folder", ["warehouse", "another"])
 def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     plan: Plan,
     tmp_path: Path,
@@ -66,7 +66,7 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
 
     Nor may both commits set one, each storing the other's as the previous value.
     """
-    second = Surveyor(Warehouse(str(tmp_path / folder), "default"))
+    second = Surveyor(Warehouse(str(tmp_path / folder), "default"), controller.pace)
     moved = store_plan(second.warehouse, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
     met: list[Any] = []
 
@@ -90,7 +90,7 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
 
 @pytest.mark.usefixtures("no_lease_waits")
 def test_lease_is_held_while_a_commit_waits(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     led = store_plan(surveyor.warehouse, kafka, [election(kafka, OTHER, 0, leader=1)])
     met: list[Any] = []
@@ -113,7 +113,7 @@ def test_lease_is_held_while_a_commit_waits(
 
 
 def test_commit_without_its_lease_requests_nothing_more(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """ZooKeeper ended the session while wave 0 moved; the commit must not remove the throttle either."""
     controller.events = [lambda: kafka.client.delete(LEASE)]
@@ -129,8 +129,9 @@ def test_commit_without_its_lease_requests_nothing_more(
     assert (again.exit_code, controller.replicas(T), overrides(kafka)) == (DONE, AFTER, {})
 
 
+@pytest.mark.usefixtures("short_responses")
 def test_zookeeper_lost_during_the_wait_is_still_running(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The requested changes continue, as the exit code and the rows show."""
 
@@ -138,7 +139,6 @@ def test_zookeeper_lost_during_the_wait_is_still_running(
         raise ConnectionLoss
 
     controller.events = [lambda: monkeypatch.setattr("jobs.adapters.zookeeper.precondition_reader.read_current", lose)]
-    monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.3)
 
     stopped = run(surveyor, kafka, plan)
 
@@ -148,18 +148,18 @@ def test_zookeeper_lost_during_the_wait_is_still_running(
     assert surveyor.outcomes(plan.plan_id) == {0: "applied", 1: "skipped"}
 
 
-def cancelling(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:
+def cancelling(kafka: KafkaTree, controller: KafkaController, plan: Plan) -> tuple[str, ...]:
     del kafka
     controller.begin((T, plan.changes[0].partition), plan.changes[0].replicas_after)
     return ("cancel",)
 
 
-def throttling(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:
+def throttling(kafka: KafkaTree, controller: KafkaController, plan: Plan) -> tuple[str, ...]:
     cancelling(kafka, controller, plan)
     return ("commit", "--throttle", "1MB/s")
 
 
-def rolling_back(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:
+def rolling_back(kafka: KafkaTree, controller: KafkaController, plan: Plan) -> tuple[str, ...]:
     del kafka
     for change in plan.changes:
         controller.begin((T, change.partition), change.replicas_after)
@@ -174,10 +174,10 @@ def rolling_back(kafka: KafkaTree, controller: MovingController, plan: Plan) -> 
 )
 def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a table
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     plan: Plan,
-    prepare: Callable[[KafkaTree, MovingController, Plan], tuple[str, ...]],
+    prepare: Callable[[KafkaTree, KafkaController, Plan], tuple[str, ...]],
     status: str,
 ) -> None:
     command, *more = prepare(kafka, controller, plan)
@@ -191,7 +191,7 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
     before = kafka.dump()
 
     with own_lease(settings_of(surveyor.warehouse.uri, kafka.hosts), "theirs", "commit"):
-        done = run(surveyor, kafka, plan, *more, command=command)
+        done = run(surveyor.paced(lease_handover=0.0), kafka, plan, *more, command=command)
 
     assert done.exit_code == REFUSED, done.stderr
     assert "for `surveyor commit theirs` has the lease" in done.stderr
@@ -200,7 +200,7 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
 
 
 def test_waiting_commit_hands_the_lease_to_a_cancellation(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     settings = settings_of(surveyor.warehouse.uri, kafka.hosts)
     turned: list[tuple[Outcome, int | None]] = []
@@ -231,7 +231,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
 
 
 def test_a_dry_run_names_the_running_commit_and_advises_to_wait(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """Its throttle is in use, although none of its replicas move yet."""
     reader = ClientCluster(kafka.client)
@@ -252,7 +252,7 @@ def test_a_dry_run_names_the_running_commit_and_advises_to_wait(
 
 
 def test_uncommitted_plan_is_cancelled_during_a_commit(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     with own_lease(settings_of(surveyor.warehouse.uri, kafka.hosts), "theirs", "commit"):
         done = run(surveyor, kafka, plan, command="cancel")
@@ -262,7 +262,7 @@ def test_uncommitted_plan_is_cancelled_during_a_commit(
 
 
 def test_plan_closed_before_the_request_is_not_requested(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """It is closed while the throttle is being set."""
     controller.before_alteration = lambda: apply_transition(surveyor.warehouse, plan.plan_id, Transition.CANCEL)

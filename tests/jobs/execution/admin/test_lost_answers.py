@@ -1,32 +1,33 @@
 """Requests to Kafka's controller whose answer was lost: ZooKeeper shows the result, or the outcome is unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 from kafka.errors import KafkaTimeoutError
-from msgspec.structs import replace
+from msgspec import structs
 
 from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.admin_commit import AdminCommit
-from jobs.execution.admin.controller_client import CHECK_VALID_SECONDS, REQUEST_TIMED_OUT
+from jobs.execution.admin.controller_client import REQUEST_TIMED_OUT
 from jobs.execution.admin.running_waves import recheck_wave
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS
 from jobs.repositories.plans.commit_log import CommitLog
+from jobs.runtime.pace import DEFAULT
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Outcome, PlanStatus
 from schemas.rows import Change, Key
 from schemas.stored_plan import Plan, RowOutcome
 from schemas.znode_codecs import Assignment
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.moving_controller import MovingController, install
-from tests.jobs.support.controllers.throttled_tree import override
+from tests.jobs.support.controllers.kafka_controller import KafkaController, delay_once
+from tests.jobs.support.controllers.throttled_tree import answer_as_admin, override
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.rows.plan_rows import creation, election, plan_record, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -39,7 +40,7 @@ T, U = "t", "u"
 DONE, ERROR, RUNNING, INTERRUPTED = 0, 1, 25, 130
 
 
-class AnsweringController(MovingController):
+class AnsweringController(KafkaController):
     """Carries out a request if it `hears`, then answers `code`; None: the answer is lost."""
 
     hears = True
@@ -48,29 +49,31 @@ class AnsweringController(MovingController):
 
     def __init__(self, tree: KafkaTree) -> None:
         super().__init__(tree)
+        self.answered: list[str] = []
+        """The topic of each request."""
         self.meanwhile: Callable[[], object] = lambda: None
         """Called before a request is answered."""
 
     def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
         elect = super().elect_preferred
-        return dict.fromkeys(partitions, self._answer("elect", T, lambda: elect(partitions)))
+        return dict.fromkeys(partitions, self._answer(T, lambda: elect(partitions)))
 
     def create_topics(self, topics: Mapping[str, Any]) -> dict[str, int]:
         ((topic, (replicas, _)),) = topics.items()
-        return {topic: self._answer("create", topic, lambda: self.tree.add_topic(topic, replicas))}
+        return {topic: self._answer(topic, lambda: self.tree.add_topic(topic, replicas))}
 
     def create_partitions(self, topic: str, _total: int, added: list[list[int]]) -> int:
-        return self._answer("expand", topic, lambda: self._assign((topic, 1), added[0], [], []))
+        return self._answer(topic, lambda: self._assign((topic, 1), added[0], [], []))
 
     def alter_config(self, topic: str, entries: Mapping[str, str | None]) -> int:
-        return self._answer("alter", topic, lambda: override(self.tree, "topic", topic, entries))
+        return self._answer(topic, lambda: override(self.tree, "topic", topic, entries))
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
         (topic,) = topics
-        return {topic: self._answer("delete", topic, lambda: self.tree.write(f"/admin/delete_topics/{topic}", b""))}
+        return {topic: self._answer(topic, lambda: self.tree.write(f"/admin/delete_topics/{topic}", b""))}
 
-    def _answer(self, request: str, topic: str, carry_out: Callable[[], object]) -> int:
-        self.requests.append((request, topic))
+    def _answer(self, topic: str, carry_out: Callable[[], object]) -> int:
+        self.answered.append(topic)
         if self.hears:
             carry_out()
         self.meanwhile()
@@ -101,10 +104,10 @@ class AdminMode:
     controller: AnsweringController
     surveyor: Surveyor
 
-    def commit(self, make: Make) -> Committed:
+    def commit(self, make: Make, **pace: Any) -> Committed:  # noqa: ANN401 - fields of a Pace
         plan = make(self.surveyor.warehouse, self.tree)
         where = ("--zookeeper", self.tree.hosts, "--mode", "admin")
-        done = self.surveyor.run("commit", plan.plan_id, *where, "--apply", "--yes")
+        done = self.surveyor.paced(**pace).run("commit", plan.plan_id, *where, "--apply", "--yes")
         rows = [row for row in self.surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
         outcomes = {row["topic"]: row["outcome"] for row in rows}
         assert len(outcomes) == len(rows), "a change has two outcomes"
@@ -118,18 +121,17 @@ class AdminMode:
     @property
     def requested(self) -> list[str]:
         """The topics of all requests."""
-        return [topic for _, topic in self.controller.requests]
+        return self.controller.answered
 
 
 @pytest.fixture
-def admin(tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> AdminMode:
+def admin(tree: KafkaTree, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> AdminMode:
     """Topic T is led by a replica that is not preferred."""
     tree.add_topic(T, {0: [1, 0]})
     controller = AnsweringController(tree)
     controller.set_state((T, 0), leader=0)
-    install(controller, monkeypatch)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
-    return AdminMode(tree, controller, surveyor)
+    answer_as_admin(controller, monkeypatch)
+    return AdminMode(tree, controller, Surveyor(warehouse, replace(controller.pace, read_back=0.0)))
 
 
 def elects(warehouse: Warehouse, tree: KafkaTree) -> Plan:
@@ -153,7 +155,9 @@ def alters_both(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     both: list[Operation] = []
     for topic in (T, U):
         both += alteration(warehouse, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
-    return store_plan(warehouse, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
+    return store_plan(
+        warehouse, tree, [], [structs.replace(row, sequence=at) for at, row in enumerate(both)], kind="config"
+    )
 
 
 def deletes(warehouse: Warehouse, tree: KafkaTree) -> Plan:
@@ -256,7 +260,6 @@ def test_interrupted_request_is_not_recorded_as_skipped(admin: AdminMode) -> Non
 
 def test_a_change_that_is_not_due_has_one_outcome(admin: AdminMode, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is found to be stale with the changes of a request whose answer is then lost."""
-    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECK_VALID_SECONDS", 0.0)
     readings = count(1)
 
     def altered(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
@@ -266,18 +269,16 @@ def test_a_change_that_is_not_due_has_one_outcome(admin: AdminMode, monkeypatch:
 
     monkeypatch.setattr("jobs.execution.admin.admin_commit.recheck_wave", altered)
 
-    done = admin.commit(alters_both)
+    done = admin.commit(alters_both, check_valid=0.0)
 
     assert (admin.requested, done.outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
 
 
-def test_what_is_requested_late_is_judged_again(admin: AdminMode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_requested_late_is_judged_again(admin: AdminMode) -> None:
     """Of a long wave, another client alters the last topic after the first was requested."""
-    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECK_VALID_SECONDS", 0.0)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECKED_TOGETHER", 1)
     admin.controller.code, admin.controller.meanwhile = 0, lambda: admin.alter_elsewhere(U)
 
-    done = admin.commit(alters_both)
+    done = admin.commit(alters_both, check_valid=0.0, checked_together=1)
 
     assert (admin.requested, done.outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
 
@@ -292,17 +293,14 @@ def test_the_age_of_a_judgement_includes_the_time_to_read(
 
     def slow(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
         pending = recheck_wave(*arguments)
-        now[0] += CHECK_VALID_SECONDS
+        now[0] += DEFAULT.check_valid
         if next(readings) == reading:
             admin.alter_elsewhere(topic)
         return pending
 
     monkeypatch.setattr("jobs.execution.admin.admin_commit.recheck_wave", slow)
-    for module in ("admin_commit", "controller_client"):
-        clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
-        monkeypatch.setattr(f"jobs.execution.admin.{module}.time", clock)
 
-    done = admin.commit(alters_both)
+    done = admin.commit(alters_both, clock=SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0]))
 
     assert (admin.requested, done.outcomes[topic]) == (requested, "stale"), done.stderr
 
@@ -323,25 +321,15 @@ def test_a_change_is_judged_after_the_plan_status(admin: AdminMode, monkeypatch:
     assert (admin.requested, done.outcomes) == ([], {T: "stale"}), done.stderr
 
 
-@pytest.mark.parametrize("clock", ["monotonic", "time"])
+@pytest.mark.parametrize("stopped", ["monotonic", "time"])
 def test_a_change_is_judged_after_the_lease_check(
-    admin: AdminMode, monkeypatch: pytest.MonkeyPatch, clock: str
+    admin: AdminMode, monkeypatch: pytest.MonkeyPatch, stopped: str
 ) -> None:
     """The process is stopped in the check, or its machine suspended, and another client alters the topic meanwhile."""
-    clocks = {"monotonic": 0.0, "time": 0.0}
-    check = ZnodeLease.refuse_lost
+    clock = delay_once(monkeypatch, ZnodeLease, "refuse_lost", admin.alter_elsewhere)
+    setattr(clock, stopped, lambda: 0.0)
 
-    def slow(lease: ZnodeLease) -> None:
-        check(lease)
-        if clocks[clock] == 0.0:
-            admin.alter_elsewhere()
-            clocks[clock] = 600.0
-
-    monkeypatch.setattr(ZnodeLease, "refuse_lost", slow)
-    shown = SimpleNamespace(monotonic=lambda: clocks["monotonic"], time=lambda: clocks["time"])
-    monkeypatch.setattr("jobs.execution.admin.controller_client.time", shown)
-
-    done = admin.commit(alters)
+    done = admin.commit(alters, clock=clock)
 
     assert (admin.requested, done.outcomes) == ([], {T: "stale"}), done.stderr
 

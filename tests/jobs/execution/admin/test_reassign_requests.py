@@ -19,7 +19,7 @@ from schemas.enums import PlanKind, PlanStatus
 from schemas.stored_plan import Plan
 from schemas.znode_codecs import TopicPartition, encode_partitions
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.moving_controller import PREFERRED, REASSIGN, MovingController
+from tests.jobs.support.controllers.kafka_controller import PREFERRED, REASSIGN, KafkaController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -54,7 +54,7 @@ def order(targets: dict[int, list[int]]) -> bytes:
 
 
 def test_requested_and_judged_by_the_result(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     done = run(surveyor, kafka.hosts, plan)
 
@@ -64,7 +64,7 @@ def test_requested_and_judged_by_the_result(
     assert kafka.client.exists(REASSIGN) is None
 
 
-def test_requests_of_other_clients_stay(kafka: KafkaTree, controller: MovingController) -> None:
+def test_requests_of_other_clients_stay(kafka: KafkaTree, controller: KafkaController) -> None:
     """The other request was written after all checks had passed."""
     kafka.write(REASSIGN, order({0: [2, 1], 1: [2, 1]}))
 
@@ -105,7 +105,7 @@ def test_refused_if_another_controller_would_not_read_it(
 
 def test_a_new_order_and_its_election(
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     warehouse: Warehouse,
     monkeypatch: pytest.MonkeyPatch,
@@ -129,7 +129,7 @@ def test_a_new_order_and_its_election(
 
 @pytest.mark.parametrize("deliver", [True, False])
 def test_lost_connection_is_read_back(
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     plan: Plan,
     proxy: ZooKeeperProxy,
@@ -146,7 +146,7 @@ def test_lost_connection_is_read_back(
 
 
 def test_throttle_needs_the_admin_api(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_broker(*_: object) -> Any:  # noqa: ANN401 - it never returns
         raise AdminUnavailableError("no broker answered")

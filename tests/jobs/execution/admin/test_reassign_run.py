@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from time import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +16,13 @@ from kafka.errors import KafkaTimeoutError
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE
+from jobs.execution import leftover_throttles
 from jobs.execution.admin.admin_commit import AdminCommit
-from jobs.execution.admin.connections import lease_for
+from jobs.execution.admin.running_waves import MEASURE_INTERVAL_SECONDS
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.plans_writer import apply_transition
 from schemas.current_state import CurrentState
 from schemas.enums import PlanKind, PlanStatus
 from schemas.lease_holder import LeaseHolder, encode_holder
@@ -27,7 +30,7 @@ from schemas.rows import Change
 from schemas.stored_plan import Plan, RowOutcome, Transition
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.moving_controller import MovingController
+from tests.jobs.support.controllers.kafka_controller import KafkaController, delay_once
 from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -63,7 +66,7 @@ def last_words(surveyor: Surveyor, plan: Plan) -> dict[int, tuple[str, str]]:
 @pytest.mark.parametrize("meanwhile", ["moved", "cancelled", "lease lost", "no answer"])
 def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     plan: Plan,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,8 +83,6 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
         return []
 
     monkeypatch.setattr("jobs.execution.admin.admin_commit.record_concurrent_changes", read_nothing_else)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECK_VALID_SECONDS", 0.0)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.CHECKED_TOGETHER", 1)
 
     def happen() -> None:
         if len(controller.waves) > 1:
@@ -96,9 +97,9 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
             raise KafkaTimeoutError("after 20 s")
 
     controller.after_request = happen
-    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
 
-    done = run(surveyor, kafka, plan, "--max-wait", "0s")
+    one_by_one = surveyor.paced(check_valid=0.0, checked_together=1, read_back=0.0)
+    done = run(one_by_one, kafka, plan, "--max-wait", "0s")
 
     outcomes = {partition: outcome for partition, (outcome, _) in last_words(surveyor, plan).items()}
     assert controller.waves == [[(T, 0)]], done.stderr
@@ -107,7 +108,7 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
 
 
 def test_next_wave_waits_until_the_previous_is_in_sync(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """Also if the replicas are already assigned and one of them has fallen behind."""
     controller.lagging = {(T, 1)}
@@ -119,13 +120,13 @@ def test_next_wave_waits_until_the_previous_is_in_sync(
     assert done.exit_code == DONE, done.stderr
     assert controller.waves == [[(T, 0), (T, 1)], [(T, 2)]]
     assert waves == [1]
-    assert sorted(controller.moving) == [(T, 2)], "the commit does not wait for the last wave"
+    assert sorted(controller.reassignments()) == [(T, 2)], "the commit does not wait for the last wave"
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
     assert "complete: 2 of 2 reassignments of wave 0" in done.stderr
 
 
 def test_the_wait_shows_how_much_is_copied(
-    monkeypatch: pytest.MonkeyPatch, kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    monkeypatch: pytest.MonkeyPatch, kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     details: list[Callable[[], object]] = []
 
@@ -133,20 +134,25 @@ def test_the_wait_shows_how_much_is_copied(
         details.append(detail)
         return nullcontext()
 
-    waiting = "jobs.execution.admin.running_waves"
-    monkeypatch.setattr(f"{waiting}.progress", progress)
-    monkeypatch.setattr(f"{waiting}.MEASURE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.running_waves.progress", progress)
     monkeypatch.setattr("jobs.execution.admin.admin_commit.copied_text", lambda *_: "1 B of 2 B (50 %) copied")
     controller.lagging = {(T, 1)}
     controller.events = [controller.finish_all, controller.catch_up]
+    seconds = [0.0]
 
-    assert run(surveyor, kafka, plan).exit_code == DONE
+    def sleep(_: float) -> None:
+        seconds[0] += MEASURE_INTERVAL_SECONDS
+        controller.step()
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: seconds[0], time=time)
+
+    assert run(surveyor.paced(clock=clock), kafka, plan).exit_code == DONE
 
     assert str(details[0]()) == "2 of 2 complete; 1 B of 2 B (50 %) copied"
 
 
 def test_a_target_that_dies_during_the_wait_is_named(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """Its moves do not continue, and the last line says so."""
     controller.stuck, controller.events = True, [lambda: kafka.unregister(3)]
@@ -158,7 +164,7 @@ def test_a_target_that_dies_during_the_wait_is_named(
 
 
 def test_moves_that_wait_for_a_dead_broker_are_named_without_a_wait(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     """A replica stays on the broker, so that the moves are accepted; the rollback is complete when it is verified."""
     moves = [reassignment(kafka, OTHER, 0, [2, 1])]
@@ -182,7 +188,7 @@ def test_moves_that_wait_for_a_dead_broker_are_named_without_a_wait(
 
 
 def test_a_throttle_that_a_broker_does_not_remove_fails_the_commit(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     controller.events = [controller.finish_all, lambda: setattr(controller, "refuses", "3")]
     done = run(surveyor, kafka, plan, "--throttle", "1000")
@@ -193,34 +199,34 @@ def test_a_throttle_that_a_broker_does_not_remove_fails_the_commit(
 
 @pytest.mark.parametrize("more", [(), ("--throttle", "1MB/s"), ("--wait", "--max-wait", "1m")])
 def test_dry_run_changes_nothing(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, more: tuple[str, ...]
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan, more: tuple[str, ...]
 ) -> None:
     before = kafka.dump()
 
     done = run(surveyor, kafka, plan, *more, apply=False)
 
     assert done.exit_code == DONE, done.stderr
-    assert (kafka.dump(), controller.waves, controller.requests) == (before, [], [])
+    assert (kafka.dump(), controller.waves, controller.alterations) == (before, [], [])
     assert (surveyor.commits(plan.plan_id), throttle_rows(surveyor.warehouse)) == ([], [])
     throttled = "would be throttled to 1000000 B/s, wave by wave: brokers 0, 1, 2, 3, and moving replicas of t"
     assert (throttled in done.stdout) == ("--throttle" in more)
 
 
-Begin = Callable[[MovingController], None]
+Begin = Callable[[KafkaController], object]
 
 
-def begin_theirs(controller: MovingController) -> None:
+def begin_theirs(controller: KafkaController) -> None:
     controller.begin((OTHER, 0), [0, 2])
 
 
-def order_theirs(controller: MovingController) -> None:
+def order_theirs(controller: KafkaController) -> None:
     data = b'{"version":1,"partitions":[{"topic":"other","partition":0,"replicas":[0,2]}]}'
     controller.tree.write("/admin/reassign_partitions", data)
 
 
 @pytest.mark.parametrize(("begin", "apply"), [(begin_theirs, True), (order_theirs, True), (order_theirs, False)])
 def test_refused_during_foreign_reassignments(  # noqa: PLR0913 - fixtures
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, begin: Begin, *, apply: bool
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan, begin: Begin, *, apply: bool
 ) -> None:
     begin(controller)
     before = kafka.dump()
@@ -233,19 +239,19 @@ def test_refused_during_foreign_reassignments(  # noqa: PLR0913 - fixtures
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
 
-def request(controller: MovingController, topic: str, *replicas: int) -> None:
+def request(controller: KafkaController, topic: str, *replicas: int) -> None:
     order = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]}
     controller.tree.write("/admin/reassign_partitions", json.dumps(order).encode())
 
 
-def far_away(controller: MovingController) -> None:
+def far_away(controller: KafkaController) -> None:
     for broker in (6, 7, 8):
         controller.tree.register(broker)
     controller.tree.add_topic("far", {0: [6, 7]})
     controller.begin(("far", 0), [6, 8])
 
 
-def leaderless(controller: MovingController) -> None:
+def leaderless(controller: KafkaController) -> None:
     controller.begin((OTHER, 0), [0, 2])
     controller.set_state((OTHER, 0), leader=-1, isr=[9])
 
@@ -328,7 +334,7 @@ WARNED: list[tuple[str, Begin, str]] = [
 )
 def test_other_reassignments_out_of_the_way_are_warned_of(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     plan: Plan,
     begin: Begin,
@@ -348,7 +354,7 @@ def test_other_reassignments_out_of_the_way_are_warned_of(  # noqa: PLR0913, PLR
 
 @pytest.mark.parametrize(("goal", "dead"), [([3, 9], " (not live: 9)"), ([0, 2], "")])
 def test_concurrent_copying_is_refused_with_its_dead_brokers(  # noqa: PLR0913, PLR0917 - fixtures
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, goal: list[int], dead: str
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan, goal: list[int], dead: str
 ) -> None:
     controller.begin((OTHER, 0), goal)
 
@@ -365,7 +371,7 @@ def test_concurrent_copying_is_refused_with_its_dead_brokers(  # noqa: PLR0913, 
 @pytest.mark.parametrize("is_committing", [True, False])
 def test_the_plan_that_moves_other_partitions_is_named_with_its_author(  # noqa: PLR0913 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     plan: Plan,
     warehouse: Warehouse,
@@ -396,7 +402,7 @@ def test_the_plan_that_moves_other_partitions_is_named_with_its_author(  # noqa:
 
 
 def test_a_throttle_of_another_tool_is_named_in_dry_run_commit_verify_and_status(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """Only for listed replicas: t-1 gets a replica that is not listed, on a broker with a rate."""
     override(kafka, "topic", T, {LEADER_REPLICAS: "", FOLLOWER_REPLICAS: "0:3,2:9"})
@@ -421,7 +427,7 @@ def test_a_throttle_of_another_tool_is_named_in_dry_run_commit_verify_and_status
 
 
 def test_cancelled_partitions_of_a_plan_name_the_plan(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     rows = [reassignment(kafka, OTHER, 0, [0, 2])]
     theirs = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
@@ -435,7 +441,7 @@ def test_cancelled_partitions_of_a_plan_name_the_plan(
 
 
 def test_the_throttle_of_a_plan_that_moves_is_not_left_behind(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, warehouse: Warehouse
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan, warehouse: Warehouse
 ) -> None:
     """Its replicas are on other brokers, so both may move at once, and only its own throttle is removed."""
     for broker in (6, 7, 8):
@@ -458,7 +464,7 @@ def test_the_throttle_of_a_plan_that_moves_is_not_left_behind(
 
 
 def test_readable_partitions_of_a_topic_are_judged(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """Partition 1 is not understood, and 0 copies replicas."""
     data = {"partitions": {"0": [0, 1, 2], "1": [65633, 65633]}, "adding_replicas": {"0": [2]}}
@@ -471,7 +477,7 @@ def test_readable_partitions_of_a_topic_are_judged(
 
 
 def test_stops_between_waves_if_another_client_begins(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     controller.events = [lambda: begin_theirs(controller), lambda: controller.finish_all(T)]
 
@@ -490,7 +496,7 @@ def test_stops_between_waves_if_another_client_begins(
 
 
 def test_drain_may_run_during_other_reassignments(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     order = reassignment(kafka, T, 0, [1, 0])
     elected = election(kafka, T, 0, leader=1, wave=1, replicas_before=[1, 0], replicas_after=[1, 0])
@@ -504,7 +510,7 @@ def test_drain_may_run_during_other_reassignments(
 
 
 def test_read_again_just_before_each_wave(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """Another client has reordered partition 2 while the first wave moved."""
     controller.events = [lambda: controller.begin((T, 2), [0, 2])]
@@ -517,7 +523,7 @@ def test_read_again_just_before_each_wave(
 
 
 def test_read_again_before_the_first_wave(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another client has reordered partition 0 after the checks, and before anything was requested."""
     opened = CommitLog.open
@@ -535,7 +541,7 @@ def test_read_again_before_the_first_wave(
 
 
 def test_partition_that_lost_its_leader_is_not_requested(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """In wave 0 while the throttle is being set; in wave 1 while wave 0 moves."""
     controller.before_alteration = lambda: controller.set_state((T, 1), leader=-1)
@@ -550,7 +556,7 @@ def test_partition_that_lost_its_leader_is_not_requested(
 
 
 def test_cancelled_by_another_client_during_the_move(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     """Its next wave is not requested; other plans are."""
     rows = [reassignment(kafka, T, partition, AFTER[partition]) for partition in (0, 1)]
@@ -559,7 +565,7 @@ def test_cancelled_by_another_client_during_the_move(
         for partition in (0, 1)
     ]
     plan = store_plan(warehouse, kafka, [*rows, *then], kind=PlanKind.REASSIGN.value)
-    controller.events = [lambda: controller.cancel((T, 0), [1, 0])]
+    controller.events = [lambda: controller.begin((T, 0), None)]
 
     done = run(surveyor, kafka, plan, "--wait", "--throttle", "5MB")
 
@@ -575,9 +581,7 @@ def test_cancelled_by_another_client_during_the_move(
     assert (overrides(kafka), throttle_rows(warehouse)) == ({}, [])
 
 
-def test_no_longer_than_max_wait(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
-) -> None:
+def test_no_longer_than_max_wait(kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan) -> None:
     controller.stuck = True
     stopped = run(surveyor, kafka, plan, "--throttle", "1MB/s", "--max-wait", "0s")
     status, throttled = surveyor.status(plan.plan_id), overrides(kafka)
@@ -595,7 +599,7 @@ def test_no_longer_than_max_wait(
 
 
 def test_rate_of_the_previous_commit_is_kept(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     controller.stuck = True
     run(surveyor, kafka, plan, "--throttle", "1MB/s", "--max-wait", "0s")
@@ -613,7 +617,7 @@ def test_rate_of_the_previous_commit_is_kept(
 @pytest.mark.parametrize("events", range(SETTING + CLEARING))
 def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     plan: Plan,
     monkeypatch: pytest.MonkeyPatch,
@@ -643,7 +647,7 @@ def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
 
 @pytest.mark.parametrize("reached", range(3))
 def test_partition_in_several_waves_continues_where_it_is(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, reached: int
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse, reached: int
 ) -> None:
     way = [[0, 1], [0, 1, 2], [0, 1, 2, 3], [2, 3]]
     rows = [reassignment(kafka, T, 0, after, wave=wave, before=way[wave]) for wave, after in enumerate(way[1:])]
@@ -662,12 +666,12 @@ def test_partition_in_several_waves_continues_where_it_is(
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def left_behind(kafka: KafkaTree, controller: MovingController, warehouse: Warehouse, plan: Plan) -> None:
+def left_behind(kafka: KafkaTree, controller: KafkaController, warehouse: Warehouse, plan: Plan) -> None:
     set_throttle(warehouse, ClientCluster(kafka.client), controller, plan.plan_id, plan.changes, 1000)
 
 
 def test_leftover_throttle_of_a_committed_plan_is_cleared(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
     run(surveyor, kafka, plan, "--wait")
     left_behind(kafka, controller, warehouse, plan)
@@ -681,7 +685,7 @@ def test_leftover_throttle_of_a_committed_plan_is_cleared(
 
 def test_throttle_of_a_move_begun_before_the_lease_stays(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     warehouse: Warehouse,
     plan: Plan,
@@ -691,18 +695,14 @@ def test_throttle_of_a_move_begun_before_the_lease_stays(  # noqa: PLR0913, PLR0
     left_behind(kafka, controller, warehouse, plan)
     before = overrides(kafka)
 
-    def meanwhile(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
-        controller.begin((T, 0), AFTER[0])
-        return lease_for(*arguments)
-
-    monkeypatch.setattr("jobs.execution.leftover_throttles.lease_for", meanwhile)
+    delay_once(monkeypatch, leftover_throttles, "lease_for", lambda: controller.begin((T, 0), AFTER[0]))
     done = surveyor.run("cancel", "--throttles", "--zookeeper", kafka.hosts, "--apply")
 
     assert (done.exit_code, overrides(kafka)) == (REFUSED, before), done.stderr
 
 
 def test_leftover_throttle_of_a_refused_plan_is_cleared(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
     left_behind(kafka, controller, warehouse, plan)
 
@@ -712,7 +712,7 @@ def test_leftover_throttle_of_a_refused_plan_is_cleared(
 
 
 def test_leftover_throttle_is_cleared_by_another_plan(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
     another = store_plan(warehouse, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
     left_behind(kafka, controller, warehouse, plan)
@@ -726,7 +726,7 @@ def test_leftover_throttle_is_cleared_by_another_plan(
 
 
 def test_other_plans_warn_of_a_leftover_throttle(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
     another = store_plan(warehouse, kafka, [election(kafka, OTHER, 0, leader=1)])
     left_behind(kafka, controller, warehouse, plan)
@@ -739,7 +739,7 @@ def test_other_plans_warn_of_a_leftover_throttle(
 
 
 def test_show_throttles(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
     left_behind(kafka, controller, warehouse, plan)
 
@@ -778,7 +778,7 @@ def in_conf(tmp_path: Path, kafka: KafkaTree, throttle: str) -> list[str]:
 )
 def test_throttle_of_the_conf_is_the_default(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     plan: Plan,
     tmp_path: Path,
@@ -796,7 +796,7 @@ def test_throttle_of_the_conf_is_the_default(  # noqa: PLR0913, PLR0917 - fixtur
 
 
 def test_bytes_and_time_are_shown_in_advance(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     del controller
     logs = [{"broker_id": replicas[0], "topic": T, "partition": number} for number, replicas in BEFORE.items()]
@@ -818,7 +818,7 @@ def test_bytes_and_time_are_shown_in_advance(
 
 
 def test_suggested_commands_carry_the_throttle(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as refusing:
         refusing.setattr(controller, "reassign", lambda targets: dict.fromkeys(targets, 39))
@@ -833,7 +833,7 @@ def test_suggested_commands_carry_the_throttle(
 
 
 def test_foreign_leftover_throttle_is_removed(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor
+    kafka: KafkaTree, controller: KafkaController, surveyor: Surveyor
 ) -> None:
     override(kafka, "broker", "1", {"leader.replication.throttled.rate": "7", "log.retention.hours": "9"})
     override(kafka, "topic", T, {"leader.replication.throttled.replicas": "0:1"})
@@ -859,7 +859,7 @@ def test_foreign_leftover_throttle_is_removed(
 @pytest.mark.parametrize("waves", [3, 6])
 def test_a_wave_that_has_ended_is_not_read_for_each_later_one(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
-    controller: MovingController,
+    controller: KafkaController,
     surveyor: Surveyor,
     warehouse: Warehouse,
     monkeypatch: pytest.MonkeyPatch,

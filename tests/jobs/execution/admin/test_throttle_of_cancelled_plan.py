@@ -11,7 +11,7 @@ from schemas.enums import PlanKind
 from schemas.stored_plan import Plan
 from schemas.topic_configs import FOLLOWER_RATE
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.moving_controller import MovingController
+from tests.jobs.support.controllers.kafka_controller import KafkaController
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import store_plan
@@ -22,7 +22,7 @@ T = "t"
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, controller: MovingController, warehouse: Warehouse) -> Plan:
+def plan(tree: KafkaTree, controller: KafkaController, warehouse: Warehouse) -> Plan:
     """A cancelled plan whose only partition still moves, throttled."""
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
@@ -53,7 +53,7 @@ def test_rate_is_changed_and_lifted(tree: KafkaTree, surveyor: Surveyor, plan: P
 
 
 def test_it_is_removed_once_the_replicas_are_complete(
-    tree: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    tree: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     moving = commit(surveyor, tree, plan)
     then = rates(tree)
@@ -66,7 +66,7 @@ def test_it_is_removed_once_the_replicas_are_complete(
 
 
 def test_a_broker_that_does_not_remove_it_is_named_until_it_does(
-    tree: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+    tree: KafkaTree, controller: KafkaController, surveyor: Surveyor, plan: Plan
 ) -> None:
     """The rate that is left limits nothing, because no topic lists throttled replicas, so it is due at once."""
     controller.refuses = "1"

@@ -7,12 +7,8 @@ from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import LeaseLostError, UsageError
-from jobs.execution.admin.reassignment_options import (
-    ResourceKind,
-    bytes_per_second,
-    throttle_configs,
-)
-from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
+from jobs.execution.admin.throttle_configs import UNTHROTTLED, ResourceKind, parse_throttle, throttle_configs
+from jobs.execution.admin.throttles import ThrottleError, clear_throttle, set_throttle, throttle_of, throttle_rows
 from jobs.repositories.actor import this_actor
 from jobs.runtime.settings import Settings
 from schemas.rows import Change, ThrottledConfig
@@ -82,8 +78,8 @@ def test_rates_and_replicas_as_kafkas_tool_sets_them(
         "topics/t": replicas("0:0,0:1", "0:3"),
         "topics/u": replicas("2:1,2:2", "2:0"),
     }
-    assert [kind for kind, _ in brokers.requests] == ["broker"] * 4 + ["topic"] * 2
-    assert rate_of(throttle_rows(settings.warehouse, PLAN)) == 1000
+    assert [kind for kind, _ in brokers.alterations] == ["broker"] * 4 + ["topic"] * 2
+    assert throttle_of(throttle_rows(settings.warehouse, PLAN)) == 1000
 
 
 def test_kafkas_own_vector() -> None:
@@ -137,7 +133,7 @@ def test_the_next_wave_throttles_its_own_moves_alone(
 
 def test_rate_none_removes_it(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
     throttle(brokers, settings, PLAN, FIRST, 1000)
-    throttle(brokers, settings, PLAN, FIRST, bytes_per_second("none"))
+    throttle(brokers, settings, PLAN, FIRST, UNTHROTTLED)
 
     assert (overrides(kafka), throttle_rows(settings.warehouse)) == ({}, [])
 
@@ -172,7 +168,7 @@ def test_crash_while_it_is_changed_or_cleared(
         lambda: throttle(brokers, settings, PLAN, FIRST, 2000),
         lambda: clear(brokers, settings),
     ):
-        brokers.requests.clear()
+        brokers.alterations.clear()
         brokers.crashes = requests
         with pytest.raises(CrashError):
             work()
@@ -296,32 +292,27 @@ def test_set_and_removed_throttles_stay_in_commits(
 def test_outcome_of_each_is_recorded_after_an_interruption(
     brokers: ConfigBrokers,
     settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     outcomes: list[str],
 ) -> None:
     """The outcome of the last request is unknown, unless it was never sent."""
-    alter = brokers.alter_override
 
-    def alter_once(kind: str, resource: str, entries: Any) -> int | str:  # noqa: ANN401
-        if brokers.requests:
+    def alter_once() -> None:
+        if brokers.alterations:
             raise error
-        return alter(kind, resource, entries)
 
-    monkeypatch.setattr(brokers, "alter_override", alter_once)
+    brokers.before_alteration = alter_once
     with pytest.raises(type(error)):
         throttle(brokers, settings, PLAN, [move("t", 0, [0], [1])], 1000)
 
     assert [outcome for _, _, outcome, _ in throttle_commits(settings.warehouse)[3:]] == outcomes
 
 
-def test_unanswered_request_may_have_been_applied(
-    brokers: ConfigBrokers, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def silent(*_: object) -> NoReturn:
+def test_unanswered_request_may_have_been_applied(brokers: ConfigBrokers, settings: Settings) -> None:
+    def silent() -> NoReturn:
         raise KafkaTimeoutError
 
-    monkeypatch.setattr(brokers, "alter_override", silent)
+    brokers.before_alteration = silent
     with pytest.raises(ThrottleError, match="no answer"):
         throttle(brokers, settings, PLAN, [move("t", 0, [0], [1])], 1000)
 
@@ -345,10 +336,10 @@ def _no_brokers() -> Any:  # noqa: ANN401 - not to be touched
     [("1", 1), ("50MB/s", 50_000_000), ("50MB", 50_000_000), ("0.5kB/s", 500), ("2GiB", 2**31), ("7B/s", 7)],
 )
 def test_rates_are_read(text: str, rate: int) -> None:
-    assert bytes_per_second(text) == rate
+    assert parse_throttle(text) == rate
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "50 MB", "50mb", "50Mbit", "1e6", "0.1", "50MB/h", "9" * 30, "٣"])
 def test_invalid_rate_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is no rate: expected"):
-        bytes_per_second(text)
+        parse_throttle(text)

@@ -14,19 +14,36 @@ from msgspec.structs import replace
 
 from jobs.adapters.clusters.interface import WHY_NO_FENCE
 from jobs.core.errors import RefusedError
-from jobs.execution.admin import controller_client
 from jobs.execution.admin.controller_client import request_changes
 from jobs.execution.mode_selection import choose_mode
 from jobs.runtime.cli_enums import Mode
+from jobs.runtime.pace import Pace
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change, Key
 from schemas.znode_codecs import Assignment
+from tests.typed_rows import UNVERSIONED, typed
 
 if TYPE_CHECKING:
     from schemas.stored_plan import RowOutcome
 
-UNCLEAN = Change(
+UNCLEAN = typed(
+    partition=1,
+    action=Action.ELECT.value,
+    replicas_before=[1, 2],
+    replicas_after=[1, 2],
+    adding_before=[],
+    removing_before=[],
+    leader_before=NO_LEADER,
+    leader_after=2,
+    leader_epoch_before=5,
+    isr_before=[1],
+    isr_after=[2],
+    **UNVERSIONED,
+    requires_live=[2],
+    requires_dead=[1],
+)
+CLEAN = Change(
     wave=0,
     topic="t",
     partition=1,
@@ -92,13 +109,14 @@ def outcomes(leader: int) -> tuple[list[Key], dict[int, tuple[str, str]]]:
     parts = ReadCluster(leader), commit_log, controller
     lease = SimpleNamespace(refuse_lost=lambda: None)
     given = cast("tuple[Any, Any, Any]", parts)
-    request_changes(*given, [CLEAN, UNCLEAN], cast("Any", lease), list, lambda _: None, time.monotonic())
+    request_changes(
+        *given, [CLEAN, UNCLEAN], cast("Any", lease), list, lambda _: None, time.monotonic(), Pace(read_back=0.0)
+    )
     return asked, {row.change.key[1]: (row.outcome.value, row.message) for row in judged}
 
 
 @pytest.mark.parametrize(("leader", "clean"), [(2, "applied"), (NO_LEADER, "skipped")])
-def test_clean_elections_are_left_to_the_controller(monkeypatch: pytest.MonkeyPatch, leader: int, clean: str) -> None:
-    monkeypatch.setattr(controller_client, "READ_BACK_SECONDS", 0.0)
+def test_clean_elections_are_left_to_the_controller(leader: int, clean: str) -> None:
     asked, found = outcomes(leader)
     assert asked == [("t", 1)]
     assert (found[0][0], found[1][0]) == (clean, "applied")

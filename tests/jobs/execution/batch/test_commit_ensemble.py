@@ -10,10 +10,11 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import await_result
 from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.paces import SMALL_BATCHES
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.ensemble import Ensemble
-from tests.jobs.support.zookeeper.fenced_writes import is_fenced
+from tests.jobs.support.zookeeper.fenced_writes import Multis, is_fenced
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
 T = "t"
@@ -26,7 +27,7 @@ def zookeeper_hosts(ensemble: Ensemble) -> str:
     return new_chroot(ensemble.connect)
 
 
-def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], object]) -> None:
+def at_multi(multis: Multis, nth: int, then: Callable[[], object]) -> None:
     """Call a function after the nth multi of changes is sent, before its answer is read."""
     sent: list[TransactionRequest] = []
 
@@ -38,18 +39,18 @@ def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], objec
             then()
         return await_result(pending)
 
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_and)
+    multis.commit = commit_and
 
 
-@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("pace", [SMALL_BATCHES])
 def test_the_leader_dies_while_a_multi_is_under_way(
-    ensemble: Ensemble, tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    ensemble: Ensemble, tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, multis: Multis
 ) -> None:
     """The outcome of the multi is unknown: it is read back from the next leader, and no state is written twice."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     plan = store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS]).plan_id
     leader = ensemble.leader()
-    at_multi(monkeypatch, 3, leader.kill)
+    at_multi(multis, 3, leader.kill)
 
     first = surveyor.apply(tree.hosts, plan)
     leader.restart()

@@ -26,11 +26,8 @@ PARTITIONS = range(300)
 # Batches of ten, so that a commit can be killed in the middle.
 COMMAND = """\
 from jobs import cli
-from jobs.execution.batch import batch_commit as commit_batch
-from jobs.execution.batch import fenced_writer as fenced_writes
-fenced_writes.MAX_BATCH_CHANGES = 10
-commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
-cli.main()
+from jobs.runtime.pace import Pace
+cli.main(Pace(resignation=0.0, batch_changes=10))
 """
 
 

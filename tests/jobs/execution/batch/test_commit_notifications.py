@@ -2,23 +2,25 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.batch.notification import HoldBudget, NotificationResult, verify_written
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import Outcome, PlanStatus
-from schemas.rows import PlanRow
 from schemas.stored_plan import Plan, RowOutcome
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.paces import NO_TAKEOVER
+from tests.jobs.support.controllers.kafka_controller import delay_once
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
@@ -27,11 +29,6 @@ PARTITIONS = range(4)
 DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
 CLUSTER_AUTHORIZATION_FAILED = 31
 UNKNOWN_SERVER_ERROR = -1
-
-
-@pytest.fixture
-def short_connects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 1.0)
 
 
 def test_every_answer_is_a_row(
@@ -47,7 +44,7 @@ def test_every_answer_is_a_row(
     assert fake_brokers[2].leader_epochs == {(T, partition): 6 for partition in PARTITIONS}
 
 
-@pytest.mark.usefixtures("short_connects")
+@pytest.mark.parametrize("pace", [replace(NO_TAKEOVER, contact=1.0)])
 def test_silent_broker_is_refused_before_the_take_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
@@ -62,7 +59,7 @@ def test_silent_broker_is_refused_before_the_take_over(
     assert surveyor.commits(plan.plan_id) == []
 
 
-@pytest.mark.usefixtures("short_connects")
+@pytest.mark.parametrize("pace", [replace(NO_TAKEOVER, contact=1.0)])
 def test_silent_broker_may_be_allowed_by_its_id(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
@@ -217,13 +214,8 @@ def test_lagging_zookeeper_server_is_no_alarm(tree: KafkaTree, plan: Plan, monke
 def test_unreadable_registration_during_take_over_leaves_no_open_intent(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    intend = CommitLog.append_intents
-
-    def meanwhile(commit_log: CommitLog, changes: Sequence[PlanRow]) -> None:
-        intend(commit_log, changes)
-        tree.client.create("/brokers/ids/9", b"what?", ephemeral=True)
-
-    monkeypatch.setattr(CommitLog, "append_intents", meanwhile)
+    register = partial(tree.client.create, "/brokers/ids/9", b"what?", ephemeral=True)
+    delay_once(monkeypatch, CommitLog, "append_intents", register)
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
 

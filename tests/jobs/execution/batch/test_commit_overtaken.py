@@ -23,17 +23,19 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 T = "t"
 BEFORE = 7
 DONE, ERROR, STALE = 0, 1, 21
-Meanwhile = Callable[[Callable[[], object]], None]
+Meanwhile = Callable[..., None]
 
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
-    """Call a function once, right before the commit takes over."""
+    """Call a function right before the commit takes over, once or several times."""
 
-    def happens(event: Callable[[], object]) -> None:
+    def happens(event: Callable[[], object], times: int = 1) -> None:
+        pending = [event] * times
+
         def commit_later(*args: object, **options: object) -> None:
-            monkeypatch.setattr(commit, "commit_batch", commit_batch)
-            event()
+            if pending:
+                pending.pop()()
             commit_batch(*args, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(commit, "commit_batch", commit_later)
@@ -107,13 +109,9 @@ def test_rows_changed_by_the_other_are_stale(
 
 
 def test_repeatedly_overtaken_commit_gives_up(
-    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
-    def commit_later(*args: object, **options: object) -> None:
-        take_over_and_resign(tree)
-        commit_batch(*args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(commit, "commit_batch", commit_later)
+    meanwhile(lambda: take_over_and_resign(tree), times=5)
     before = tree.dump()
 
     done = surveyor.apply(tree.hosts, plan.plan_id)

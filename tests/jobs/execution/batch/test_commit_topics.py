@@ -13,6 +13,7 @@ from schemas.stored_plan import Plan
 from schemas.topic_configs import TIERED
 from schemas.znode_codecs import decode_assignment, decode_config
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.paces import SMALL_BATCHES
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.rows.plan_rows import creation, election, lose_commits, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
@@ -161,7 +162,7 @@ def test_plan_whose_outcomes_were_lost_changes_nothing_more(
     assert_done(topics, kind)
 
 
-@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("pace", [SMALL_BATCHES])
 @pytest.mark.parametrize("deliver", [True, False])
 def test_lost_session_is_finished_by_the_next_commit(  # noqa: PLR0913 - fixtures
     topics: KafkaTree,

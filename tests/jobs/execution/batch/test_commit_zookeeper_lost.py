@@ -13,13 +13,14 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.plan_submission import announce_resident
-from jobs.execution.batch.topic_operations import write_tasks
+from jobs.execution.batch.standalone_operations import write_tasks
 from jobs.repositories.actor import this_process
 from schemas.enums import Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.paces import SMALL_BATCHES
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import election, store_plan
-from tests.jobs.support.zookeeper.fenced_writes import is_fenced
+from tests.jobs.support.zookeeper.fenced_writes import Multis, is_fenced
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
@@ -39,7 +40,7 @@ def move_all(tree: KafkaTree, warehouse: Warehouse) -> str:
     return store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in range(4)]).plan_id
 
 
-def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], object]) -> None:
+def after_multi(multis: Multis, nth: int, then: Callable[[], object]) -> None:
     """Call a function once the nth multi of changes is answered."""
     answered: list[object] = []
 
@@ -51,10 +52,10 @@ def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], ob
             then()
         return results
 
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_then)
+    multis.commit = commit_then
 
 
-@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("pace", [SMALL_BATCHES])
 @pytest.mark.parametrize("nth", [2, 4])
 def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree,
@@ -62,6 +63,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
     surveyor: Surveyor,
     proxy: ZooKeeperProxy,
     monkeypatch: pytest.MonkeyPatch,
+    multis: Multis,
     nth: int,
 ) -> None:
     """During the writing or after its end, the exit code is not that of a cluster that could not be read."""
@@ -72,7 +74,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
         proxy.cut()
         proxy.expire_session()
 
-    after_multi(monkeypatch, nth, lose_for_good)
+    after_multi(multis, nth, lose_for_good)
 
     done = surveyor.apply(proxy.hosts, plan)
 
@@ -125,7 +127,7 @@ def test_operations_end_with_max_hold(warehouse: Warehouse, topic: KafkaTree, co
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_operation_lost_in_each_attempt_is_read_back(
-    warehouse: Warehouse, topic: KafkaTree, control: Controllership, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+    warehouse: Warehouse, topic: KafkaTree, control: Controllership, multis: Multis, *, is_done: bool
 ) -> None:
     """The last multi may have been applied: only a read can say whether the operation has failed."""
     plan = deletion(warehouse, topic, T)
@@ -137,7 +139,7 @@ def test_operation_lost_in_each_attempt_is_read_back(
             commit(multi)
         raise ConnectionLoss
 
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", lose)
+    multis.commit = lose
 
     ((outcome,),) = write_tasks(control, plan.tasks, max_hold=30)
 
@@ -166,7 +168,7 @@ def test_lost_after_the_plan_was_submitted_is_an_error(
 
 
 def test_take_over_is_recorded_before_it_is_done(
-    topic: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    topic: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, multis: Multis
 ) -> None:
     """A commit killed right after the take-over has recorded the epoch; a forbidden take-over has failed."""
     plan = move_all(topic, warehouse)
@@ -176,7 +178,7 @@ def test_take_over_is_recorded_before_it_is_done(
         meant.append([(row["outcome"], row["message"]) for row in surveyor.commits(plan) if row["action"] == TAKE_OVER])
         return commit(multi)
 
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_noting)
+    multis.commit = commit_noting
     topic.client.set_acls("/controller_epoch", READ_ONLY)
     assert surveyor.apply(topic.hosts, plan).exit_code == ERROR
 

@@ -16,7 +16,7 @@ from schemas.enums import Action, Outcome
 from schemas.rows import Row
 from schemas.stored_plan import Plan
 from tests.jobs.support.rows.plan_rows import election, store_plan
-from tests.jobs.support.zookeeper.fenced_writes import before_multis, write
+from tests.jobs.support.zookeeper.fenced_writes import Multis, write
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 T = "t"
@@ -40,13 +40,12 @@ def without_2(tree: KafkaTree) -> KafkaTree:
 
 
 def test_no_unclean_election_once_the_isr_member_is_back(
-    without_2: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, warehouse: Warehouse
 ) -> None:
     """It registers after the first of three multis."""
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 400)
     plan = elections(without_2, warehouse, 1200, unclean)
 
-    written = write(control, plan, then=partial(without_2.register, 2))
+    written = write(control, plan, then=partial(without_2.register, 2), batch_changes=400)
 
     outcomes = list(written.outcomes.values())
     assert outcomes == [Outcome.APPLIED] * 400 + [Outcome.STALE] * 800
@@ -56,13 +55,13 @@ def test_no_unclean_election_once_the_isr_member_is_back(
 
 
 def test_no_unclean_election_if_it_returns_after_the_read(
-    without_2: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, warehouse: Warehouse, multis: Multis
 ) -> None:
     """The multi itself is refused; its rows that do not require broker 2 to be dead are written."""
     without_2.add_topic("other", {9: [0, 1]})
     plan = elections(without_2, warehouse, 3, unclean)
     clean = store_plan(warehouse, without_2, [*plan.changes, election(without_2, "other", 9, leader=1)])
-    before_multis(monkeypatch, partial(without_2.register, 2))
+    multis.before(partial(without_2.register, 2))
 
     written = write(control, clean)
 
@@ -119,33 +118,31 @@ def test_proof_of_absence_is_never_visible(tree: KafkaTree, control: Controllers
     assert names == {"0", "1", "2"}
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_new_leader_that_bounced_between_two_batches(
     tree: KafkaTree, control: Controllership, warehouse: Warehouse
 ) -> None:
     """Its znode exists, as the multi checks; that it is another registration is found by reading."""
     plan = elections(tree, warehouse, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
-    written = write(control, plan, then=partial(tree.bounce, 1))
+    written = write(control, plan, then=partial(tree.bounce, 1), batch_changes=1)
 
     assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
     assert written.message(1) == "broker 1 registered again since the snapshot"
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_topic_queued_for_deletion_between_two_batches(
     tree: KafkaTree, control: Controllership, warehouse: Warehouse
 ) -> None:
     plan = elections(tree, warehouse, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
-    written = write(control, plan, then=lambda: tree.client.create(f"/admin/delete_topics/{T}"))
+    written = write(control, plan, then=lambda: tree.client.create(f"/admin/delete_topics/{T}"), batch_changes=1)
 
     assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
     assert written.message(1) == "topic t is queued for deletion"
 
 
 def test_each_dead_leader_fails_only_its_own_rows(
-    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, multis: Multis
 ) -> None:
     """The multi is refused three times, each time because of another broker."""
     for broker in (3, 4):
@@ -154,7 +151,7 @@ def test_each_dead_leader_fails_only_its_own_rows(
     leaders = [1, 2, 3, 4]
     changes = [election(tree, T, partition, leader=leaders[partition % 4]) for partition in range(400)]
     plan = store_plan(warehouse, tree, changes)
-    before_multis(monkeypatch, *(partial(tree.unregister, broker) for broker in (1, 2, 3)))
+    multis.before(*(partial(tree.unregister, broker) for broker in (1, 2, 3)))
 
     written = write(control, plan)
 
@@ -163,7 +160,7 @@ def test_each_dead_leader_fails_only_its_own_rows(
 
 
 def test_flapping_broker_fails_only_its_own_rows(
-    without_2: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, warehouse: Warehouse, multis: Multis
 ) -> None:
     """It is registered whenever a multi is tried, and not registered whenever it is read."""
     without_2.add_topic("other", {9: [0, 1]})
@@ -176,7 +173,7 @@ def test_flapping_broker_fails_only_its_own_rows(
         without_2.unregister(2)
         return results
 
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_meanwhile)
+    multis.commit = commit_meanwhile
 
     written = write(control, plan)
 

@@ -15,7 +15,6 @@ from jobs.adapters.zookeeper.controllership import Controllership, SessionLostEr
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_failure import multi_bytes
 from jobs.core.errors import FencedError
-from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.execution.batch import transactions as fenced_multis
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import NO_LEADER, Action, Outcome, PlanStatus
@@ -24,17 +23,12 @@ from schemas.stored_plan import Plan
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.zookeeper.fenced_writes import before_multis, write
+from tests.jobs.support.zookeeper.fenced_writes import Multis, write
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, MULTI_READ, Loss, ZooKeeperProxy
 
 RIVAL = 1000
 T = "t"
-
-
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fenced_writes, "MAX_BATCH_CHANGES", 2)
 
 
 @pytest.fixture
@@ -82,9 +76,8 @@ def test_outcomes_carry_the_version_written(control: Controllership, plan: Plan)
     assert {row.state_version_after for row in written.rows} == {1}
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_more_than_one_batch(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
-    assert write(control, plan).outcomes == ALL_APPLIED
+    assert write(control, plan, batch_changes=2).outcomes == ALL_APPLIED
     assert tree.versions(T) == dict.fromkeys(range(6), 1)
 
 
@@ -155,11 +148,10 @@ def test_nothing_is_written_once_fenced(
     assert tree.versions(T) == dict.fromkeys(range(6), 0)
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_take_over_between_two_batches_fences_the_second(
     tree: KafkaTree, control: Controllership, plan: Plan, zookeeper_hosts: str
 ) -> None:
-    batches = FencedWriter(control, 30, plan).write(plan.changes, plan.broker_epochs)
+    batches = FencedWriter(control, 30, plan, 2).write(plan.changes, plan.broker_epochs)
     first = next(batches)
     with connected(ZooKeeperEndpoint(zookeeper_hosts)) as rival:
         take_over(rival, RIVAL)
@@ -191,13 +183,12 @@ def test_lost_answer_is_read_back(tree: KafkaTree, proxied: Controllership, prox
     assert tree.versions(T) == dict.fromkeys(range(6), 1)
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_batches_after_a_lost_answer_continue(
     tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan
 ) -> None:
     proxy.lose(Loss(MULTI, nth=2))
 
-    assert write(proxied, plan).outcomes == ALL_APPLIED
+    assert write(proxied, plan, batch_changes=2).outcomes == ALL_APPLIED
     assert tree.versions(T) == dict.fromkeys(range(6), 1)
 
 
@@ -352,14 +343,13 @@ def test_nothing_of_a_topic_is_created_if_one_of_its_brokers_left(
     assert tree.dump() == before
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_creation_that_stopped_between_batches_is_completed(
     tree: KafkaTree, control: Controllership, new_topic: Plan
 ) -> None:
-    next(FencedWriter(control, 30, new_topic).write(new_topic.changes, new_topic.broker_epochs))
+    next(FencedWriter(control, 30, new_topic, 2).write(new_topic.changes, new_topic.broker_epochs))
     halfway = tree.versions("new")
 
-    written = write(control, new_topic)
+    written = write(control, new_topic, batch_changes=2)
 
     assert halfway == {0: 0, 1: 0}
     assert set(written.outcomes.values()) == {Outcome.APPLIED}
@@ -404,7 +394,7 @@ def wide_topic(tree: KafkaTree, warehouse: Warehouse, partitions: int) -> Plan:
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def sent(multis: Multis) -> list[int]:
     """Bytes of each sent multi."""
     sizes: list[int] = []
 
@@ -412,7 +402,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(multi_bytes(multi))
         return commit(multi)
 
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", weigh)
+    multis.commit = weigh
     return sizes
 
 
@@ -445,18 +435,21 @@ def test_multis_are_bounded_in_bytes(
     assert max(sent) <= fenced_multis.MULTI_BYTES
 
 
+LARGE = {"follower.replication.throttled.replicas": "9" * fenced_multis.TOPIC_MULTI_BYTES}
+"""A config with which a topic gets a multi of its own."""
+
+
 def test_crash_between_a_topic_and_its_states(
-    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, multis: Multis
 ) -> None:
-    monkeypatch.setattr(fenced_multis, "TOPIC_MULTI_BYTES", 10)
     plan = store_plan(
-        warehouse, tree, [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])], [topic_creation("new")]
+        warehouse, tree, [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])], [topic_creation("new", LARGE)]
     )
 
     def crash() -> None:
         raise RuntimeError("crash")
 
-    before_multis(monkeypatch, partial(tree.client.exists, "/"), crash)
+    multis.before(partial(tree.client.exists, "/"), crash)
     with pytest.raises(RuntimeError, match="crash"):
         write(control, plan)
     halfway = tree.client.get_children("/brokers/topics/new")
@@ -469,11 +462,10 @@ def test_crash_between_a_topic_and_its_states(
 
 
 def test_large_topic_needs_its_live_leaders(
-    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, multis: Multis
 ) -> None:
-    monkeypatch.setattr(fenced_multis, "TOPIC_MULTI_BYTES", 10)
-    plan = store_plan(warehouse, tree, [creation("new", 0, [1, 2])], [topic_creation("new")])
-    before_multis(monkeypatch, partial(tree.unregister, 1))
+    plan = store_plan(warehouse, tree, [creation("new", 0, [1, 2])], [topic_creation("new", LARGE)])
+    multis.before(partial(tree.unregister, 1))
 
     written = write(control, plan)
 

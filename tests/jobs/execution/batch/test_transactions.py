@@ -10,7 +10,7 @@ from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi import Check, Create, Delete, Op, SetData
 from jobs.adapters.zookeeper.precondition_reader import topic_settings
 from jobs.execution.batch import transactions
-from jobs.execution.batch.topic_operations import operations_of
+from jobs.execution.batch.standalone_operations import operations_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.execution.batch.transactions import (
     ZnodeReads,
@@ -41,8 +41,9 @@ def created(partition: int = 0, **columns: Any) -> Change:  # noqa: ANN401
     return change(partition, **new | columns)
 
 
-def topics(*changes: Change, creates: bool = True) -> TopicZnodes:
-    operation = Operation(sequence=0, kind="create_topic", topic="t", data='{"topic_id":null,"config":{"c":"1"}}')
+def topics(*changes: Change, creates: bool = True, config: str = "1") -> TopicZnodes:
+    data = f'{{"topic_id":null,"config":{{"c":"{config}"}}}}'
+    operation = Operation(sequence=0, kind="create_topic", topic="t", data=data)
     planned = {change.partition: change.replicas_after for change in changes}
     return TopicZnodes({"t": operation} if creates else {}, {"t": planned})
 
@@ -111,10 +112,9 @@ def _with(op: Op, data: Mapping[bytes, bytes]) -> Op:
     return SetData(op.path, data.get(op.data, op.data), op.version) if isinstance(op, SetData) else op
 
 
-def test_a_large_topic_comes_before_its_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "TOPIC_MULTI_BYTES", 10)
+def test_a_large_topic_comes_before_its_states() -> None:
     due = [created(0), created(1)]
-    plan = topics(*due)
+    plan = topics(*due, config="1" * transactions.TOPIC_MULTI_BYTES)
     before, after = znodes_of(due, {}), znodes_of(due, {TOPIC: (b"", 0), CONFIG: (b"", 0)})
     data, config = plan.created("t")
 
@@ -137,12 +137,10 @@ def test_topic_is_extended_before_the_new_states() -> None:
     assert state_ops(due, plan, after, EPOCH)[1] == Check(TOPIC, 6)
 
 
-def test_batches_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_bounded_by_rows_and_by_bytes() -> None:
     changes = [change(partition) for partition in range(10)]
     by_rows = [len(batch) for batch in batches(changes, topics(creates=False), "/kafka", 4)]
-    monkeypatch.setattr(transactions, "MULTI_BYTES", 1_000)
-
-    by_bytes = list(batches(changes, topics(creates=False), "/kafka", 4))
+    by_bytes = list(batches(changes, topics(creates=False), "/kafka", 4, max_bytes=1_000))
 
     assert by_rows == [4, 4, 2]
     assert [len(batch) for batch in by_bytes] == [2] * 5

@@ -33,9 +33,8 @@ import jobs.commit  # noqa: F401 - what the command line would import in each pr
 from jobs import cli
 from jobs.adapters.brokers.connection import BrokerConnection
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.execution.batch import batch_commit as commit_batch
-from jobs.execution.batch import fenced_writer as fenced_writes
 from tests.jobs.execution.killed import fake_admin
+from tests.jobs.execution.killed.fake_admin import PACE
 
 WRITES = (Create, Create2, Delete, SetData, Transaction)
 TAKE_OVER = "take-over"
@@ -152,13 +151,10 @@ def live(  # noqa: PLR0913 - the fields of a job
     os.dup2(nothing, 1)
     os.dup2(os.open(f"{notes}.stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     points = Points(os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), die_at)
-    if asks is not None:
-        fake_admin.install(asks, points.reach, stuck=stuck)
+    pace = PACE if asks is None else fake_admin.install(asks, points.reach, stuck=stuck)
     mark(points, Meetings(meets))
-    fenced_writes.MAX_BATCH_CHANGES = 2  # type: ignore[misc]
-    commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0  # type: ignore[misc]
     sys.argv = ["surveyor", *arguments]
-    cli.main()
+    cli.main(pace)
 
 
 def main() -> None:

@@ -6,131 +6,56 @@ during waits, too.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.admin_client import Creation
-from jobs.execution.admin import (
-    admin_commit,
-    connections,
-    controller_client,
-    running_waves,
-)
+from jobs.execution.admin import connections, controller_client
+from jobs.runtime.pace import Pace
 from schemas.rows import Key
-from schemas.znode_codecs import Assignment, State, decode_partitions, encode_assignment, encode_state
-from tests.jobs.support.controllers.cancelling_controller import CancellingController
-from tests.jobs.support.controllers.throttled_tree import override
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.controllers.kafka_controller import KafkaController
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Reach = Callable[[str], None]
 
-ITS_ID: Final = "KafkaGivesItThisTopicA"
-"""The topic id of all topics that it creates."""
+PACE: Final = Pace(resignation=0.0, batch_changes=2)
+
+REQUESTS: Final = {
+    "reassign": "reassign",
+    "elect_preferred": "elect",
+    "alter_override": "override",
+    "alter_config": "alteration",
+    "create_topics": "creation",
+    "create_partitions": "expansion",
+    "delete_topics": "deletion",
+}
+"""The requests by method, as the names of kill points have them."""
 
 
-class FakeAdmin(CancellingController):
+class FakeAdmin(KafkaController):
     """A fake of `Admin`."""
 
     def __init__(self, tree: KafkaTree, reach: Reach, *, stuck: bool) -> None:
         super().__init__(tree)
         self.reach = reach
         self.stuck = stuck
+        for name, request in REQUESTS.items():
+            setattr(self, name, partial(self._between_points, getattr(self, name), request))
 
-    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
-        with self._points("reassign"):
-            return super().reassign(targets)
-
-    def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
-        with self._points("elect"):
-            self._elect(partitions)
-        return dict.fromkeys(partitions, 0)
-
-    def alter_override(self, kind: str, resource: str, entries: Mapping[str, str | None]) -> int:
-        with self._points(f"override of {kind}"):
-            override(self.tree, kind, resource, entries)
-        return 0
-
-    def alter_config(self, topic: str, entries: Mapping[str, str | None]) -> int:
-        with self._points("alteration"):
-            override(self.tree, "topic", topic, entries)
-            change = f'{{"version":2,"entity_path":"topics/{topic}"}}'.encode()
-            self.tree.client.create("/config/changes/config_change_", change, sequence=True, makepath=True)
-        return 0
-
-    def create_topics(self, topics: Mapping[str, Creation]) -> dict[str, int]:
-        with self._points("creation"):
-            for topic, (replicas, config) in topics.items():
-                override(self.tree, "topic", topic, config)
-                self._assign(topic, Assignment(dict(replicas), {}, {}, ITS_ID), replicas)
-        return dict.fromkeys(topics, 0)
-
-    def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
-        with self._points("expansion"):
-            assignment = self.tree.assignment(topic)
-            more = dict(enumerate(added, len(assignment.partitions)))
-            assert len(assignment.partitions) + len(more) == total
-            self._assign(topic, Assignment({**assignment.partitions, **more}, {}, {}, assignment.topic_id), more)
-        return 0
-
-    def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
-        with self._points("deletion"):
-            for topic in topics:
-                self.tree.write(f"/admin/delete_topics/{topic}", b"")
-                for path in (f"/brokers/topics/{topic}", f"/config/topics/{topic}", f"/admin/delete_topics/{topic}"):
-                    self.tree.client.delete(path, recursive=True)
-        return dict.fromkeys(topics, 0)
-
-    def pass_time(self, _seconds: float = 0) -> None:
-        self._obey()
-        for topic, partition in self.reassignments():
-            if not self.stuck:
-                self.finish(topic, partition)
-
-    def _obey(self) -> None:
-        """Carry out the requests in /admin, and remove a request once it is complete."""
-        if elections := self._ordered("preferred_replica_election"):
-            self._elect(list(elections))
-            self.tree.client.delete("/admin/preferred_replica_election")
-        orders = self._ordered("reassign_partitions")
-        going = self.reassignments()
-        for key, replicas in orders.items():
-            if key not in going and self.assigned(*key)[0] != replicas:
-                self.begin(key, replicas)
-        if orders and all(self.assigned(*key) == (replicas, [], []) for key, replicas in orders.items()):
-            self.tree.client.delete("/admin/reassign_partitions")
-
-    def _ordered(self, name: str) -> dict[Key, list[int]]:
-        client, path = self.tree.client, f"/admin/{name}"
-        orders = decode_partitions(client.get(path)[0]) if client.exists(path) else []
-        return {(order.topic, order.partition): order.replicas or [] for order in orders}
-
-    def _elect(self, partitions: Sequence[Key]) -> None:
-        for topic, partition in partitions:
-            (first, *_), _, _ = self.assigned(topic, partition)
-            state = self.tree.state(topic, partition)
-            if state.leader != first:
-                self.put_state(topic, partition, first, state.isr)
-
-    def _assign(self, topic: str, assignment: Assignment, new: Mapping[int, list[int]]) -> None:
-        """Write a topic, and the first states of its new partitions."""
-        self.tree.write(f"/brokers/topics/{topic}", encode_assignment(assignment))
-        for partition, replicas in new.items():
-            state = State(controller_epoch=7, leader=replicas[0], leader_epoch=0, isr=replicas)
-            self.tree.write(state_path(topic, partition), encode_state(state))
-
-    @contextmanager
-    def _points(self, request: str) -> Iterator[None]:
+    def _between_points(self, carry_out: Callable[..., Any], request: str, *arguments: Any) -> Any:  # noqa: ANN401
         self.reach(f"before {request}")
-        yield
+        answer = carry_out(*arguments)
         self.reach(f"after {request}")
+        return answer
 
 
-def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
-    """Let commands use the fake, and let time pass for it while they wait.
+def install(hosts: str, reach: Reach, *, stuck: bool) -> Pace:
+    """Let commands use the fake; return the pace that lets time pass for it while they wait.
 
     To be called before the commands' writes are marked.
     """
@@ -140,20 +65,19 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     controller = FakeAdmin(KafkaTree(hosts, client), reach, stuck=stuck)
 
     @contextmanager
-    def connected(*_: object) -> Iterator[FakeAdmin]:
+    def connected(*_: object, **__: object) -> Iterator[FakeAdmin]:
         yield controller
 
     def read_later(received: Callable[[], list[Key]], *_: object) -> list[Key]:
-        controller.pass_time()
+        controller.step()
         return received()
 
-    clock = SimpleNamespace(sleep=controller.pass_time, monotonic=time.monotonic)
     changed: dict[Any, dict[str, Any]] = {
         connections: {"connected_admin": connected},
-        running_waves: {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0},
-        admin_commit: {"PREVIOUS_WAVE_SECONDS": 0.0, "CANCELLATION_TIMEOUT_SECONDS": 0.0},
         controller_client: {"_wait_until_seen": read_later},
     }
     for module, names in changed.items():
         for name, value in names.items():
             setattr(module, name, value)
+    clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic, time=time.time)
+    return replace(PACE, clock=clock, previous_wave=0.0, cancellation=0.0)

@@ -23,7 +23,7 @@ from tests.jobs.execution.killed import crash_runner
 from tests.jobs.execution.killed.commit_audit import CommitAudit
 from tests.jobs.execution.killed.crash_runner import KILLED, CrashRunner, Planned, planned, sampled_points
 from tests.jobs.execution.killed.fake_admin import FakeAdmin
-from tests.jobs.support.controllers.cancelling_controller import CancellingController
+from tests.jobs.support.controllers.kafka_controller import KafkaController
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, overrides
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.move_rows import reassignment
@@ -81,7 +81,7 @@ def called_back(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     tree.add_topic(T, BEFORE)
     rows = [reassignment(tree, T, partition, AFTER[partition]) for partition in BEFORE]
     plan = store_plan(warehouse, tree, rows, kind=PlanKind.REASSIGN.value, status=PlanStatus.CANCELLED.value)
-    CancellingController(tree).reassign({(T, partition): AFTER[partition] for partition in BEFORE})
+    KafkaController(tree).reassign({(T, partition): AFTER[partition] for partition in BEFORE})
     return plan
 
 
@@ -167,7 +167,7 @@ def run(kind: Kind, runner: CrashRunner, cluster: Planned, die_at: int = 0) -> i
 def arrive(kind: Kind, cluster: Planned) -> None:
     """Complete all reassignments, as no command waits for the last request of an earlier commit."""
     for _ in range(0 if kind.stuck else 2):
-        FakeAdmin(cluster.tree, lambda _: None, stuck=False).pass_time()
+        FakeAdmin(cluster.tree, lambda _: None, stuck=False).step()
 
 
 def expire_session(cluster: Planned) -> None:

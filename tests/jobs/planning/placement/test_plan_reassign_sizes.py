@@ -14,20 +14,13 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.snapshots.sizes import store_sizes
 from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.first_snapshot import first_snapshot_of
 from tests.jobs.support.rows.warehouse_rows import NOW
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-REPLICAS = {
-    ("big", 0): [0],
-    ("big", 1): [1],
-    ("small", 0): [0],
-    ("small", 1): [0],
-    ("small", 2): [1],
-    ("small", 3): [2],
-}
+REPLICAS = {"big": {0: [0], 1: [1]}, "small": {0: [0], 1: [0], 2: [1], 3: [2]}}
 SIZES = {("big", 0): 800, ("big", 1): 300, ("small", 0): 300, ("small", 1): 100, ("small", 2): 200, ("small", 3): 100}
 Sizes = Mapping[tuple[str, int], int]
 
@@ -35,13 +28,7 @@ Sizes = Mapping[tuple[str, int], int]
 @pytest.fixture(scope="module")
 def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Three brokers with 3, 2 and 1 replicas, of 1200, 500 and 100 bytes."""
-    module_tree.lay_out()
-    module_tree.elect(0, epoch=7)
-    for topic in ("big", "small"):
-        module_tree.add_topic(topic, {number: where for (name, number), where in REPLICAS.items() if name == topic})
-    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("sizes") / "warehouse", plans_on_stored=True)
-    write_first_snapshot(ready)
-    return ready
+    return first_snapshot_of(module_tree, tmp_path_factory.mktemp("sizes"), REPLICAS)
 
 
 def _fill(warehouse: Warehouse, sizes: Sizes, *more: Row) -> None:
@@ -50,7 +37,7 @@ def _fill(warehouse: Warehouse, sizes: Sizes, *more: Row) -> None:
     replicas = [
         {"broker_id": broker, "topic": key[0], "partition": key[1], "bytes": size}
         for key, size in sizes.items()
-        for broker in REPLICAS[key]
+        for broker in REPLICAS[key[0]][key[1]]
     ]
     rows = [{**defaults, **row} for row in (*replicas, *more)]
     store_sizes(warehouse, [0, 1, 2, 9], pa.Table.from_pylist(rows, schema=LOG_COLUMNS))
@@ -66,10 +53,10 @@ def _file(tmp_path: Path, sizes: Sizes) -> str:
 def _bytes_after(surveyor: Surveyor, plan: Row, sizes: Sizes) -> Counter[int]:
     """Sum the bytes from the plan's changes, not from its figures."""
     rows = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]))
-    after = REPLICAS | {(row["topic"], row["partition"]): row["replicas_after"] for row in rows}
+    after = {(row["topic"], row["partition"]): row["replicas_after"] for row in rows}
     held: Counter[int] = Counter()
-    for key, replicas in after.items():
-        for broker in replicas:
+    for key in SIZES:
+        for broker in after.get(key, REPLICAS[key[0]][key[1]]):
             held[broker] += sizes[key]
     return held
 
@@ -198,7 +185,12 @@ def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
         (["--reassignment-json-file", str(moves), "--by-size"], 2, "leave out --by-size"),
     ]
     ran = surveyor("plan", "reassign", "--rebalance", "--sizes", str(partly))
-    assert (ran.code, "the snapshot has no big-7, nope-0; these sizes are left out" in ran.stderr) == (0, True)
+    left_out = "the snapshot has no big-7, nope-0; these sizes are left out"
+    assert (ran.code, left_out in ran.stderr) == (0, True)
+    warnings = surveyor.json("plan", "reassign", "--rebalance", "--sizes", str(partly))["warnings"]
+    assert [text for text in warnings if text.endswith(left_out)] == [
+        f"{partly} and snapshot 1 do not agree: {left_out}"
+    ]
     failures = []
     for arguments, code, message in wrong:
         ran = surveyor("plan", "reassign", *arguments)

@@ -107,6 +107,12 @@ def test_rebalancing_elects_where_nothing_moves(bare_tree: KafkaTree, surveyor: 
     assert elected == {number: ("elect_preferred", lists[number][0]) for number in (2, 4, 5, 7, 8)}
     assert (plan["moves"], plan["led_per_broker"]) == (0, [[0, 9], [2, 4]])
     assert surveyor.json("plan", "reassign", "--rebalance", "--skip-elections")["changes"] == 0
+    load = {"topic": "orders", "method": "imported", "samples": 0, "bytes_out": 9.0, "size_bytes": 10.0}
+    surveyor.warehouse.append("partition_load", [{"partition": number, **load} for number in range(9)])
+    plan = surveyor.json("plan", "reassign", "--rebalance", "--by-load")
+    changes = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]))
+    elections = sum(row["action"] == "elect_preferred" for row in changes)
+    assert plan["load_balance"]["elections"] == elections > 0
 
 
 def test_age_of_a_snapshot_is_said_where_it_matters(bare_tree: KafkaTree, surveyor: Surveyor) -> None:
@@ -160,3 +166,13 @@ def committed(plan_id: str, outcome: Outcome, at: datetime) -> CommitRecord:
         outcome=outcome.value,
         committed_at=at,
     )
+
+
+def test_a_successor_in_a_rack_that_has_a_replica_is_named(bare_tree: KafkaTree, surveyor: Surveyor) -> None:
+    lay_out(bare_tree, dict(RACKS), {"orders": {number: [1, 2, 3] for number in range(6)}})
+    surveyor("snapshot")
+    ran = surveyor("plan", "reassign", "--replace", "3=4")
+    assert (
+        "6 of 6 replicas of broker 3 go to others than 4, which has one already or would crowd its rack" in ran.stdout
+    )
+    assert "go to others" not in surveyor("plan", "reassign", "--replace", "3=6").stdout

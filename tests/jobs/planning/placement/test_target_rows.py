@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 
+from jobs.core.arrow_rows import rows_of
 from jobs.planning.placement.optimise import intermediate_rows, target_rows
-from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
+from jobs.planning.placement.partition_arrays import NamedPartitions
 from planner.placement.solve import place
 from planner.placement.types import NO_BROKER, PlacementError
 from planner.placement.waves import WaveLimits, cut_into_waves

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.core.arrow_rows import rows_of
 from jobs.core.errors import RefusedError, SurveyorError
-from jobs.planning.placement.partition_arrays import rows_of
 from jobs.planning.placement.weights import UNKNOWN_SIZE, digest, fill_unknown, read_size_file
 from planner.placement.types import PlacementPartitions
 
@@ -44,7 +44,8 @@ def test_files_that_are_read(tmp_path: Path, text: str) -> None:
         (CSV + f"orders,2,{'9' * 9999}\n", "line 4: bytes"),
         (CSV + f"orders,{2**31},1\n", "line 4: partition '2147483648'"),
         (CSV + "orders,0,7\n", "names orders-0 twice"),
-        (CSV + '"orders,2,1\n', "is neither CSV nor JSON"),
+        (CSV + '"orders,2,1\n', "line 4: a quote is not closed"),
+        (CSV + '"orders",2,1\n"a"b,2,1\n', "is neither CSV nor JSON"),
         (JSON.replace("1024", "-1"), "Expected `int` >= 0 - at `$.partitions[0].bytes`"),
         (JSON.replace("1024", str(2**61)), "Expected `int` <= 1152921504606846976"),
         (JSON.replace(',"bytes":0', ""), "missing required field `bytes`"),

@@ -12,7 +12,7 @@ from jobs.core.errors import RefusedError
 from jobs.repositories.plans.commit_log import CommitLog, record_completion
 from jobs.repositories.plans.commit_rows import next_attempt
 from jobs.repositories.plans.names import Alias, give_name, plan_named
-from jobs.repositories.plans.plans_table import apply_transition
+from jobs.repositories.plans.plans_writer import apply_transition
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.plans.store import store

@@ -17,4 +17,4 @@ def test_only_repositories_write_plans_and_commits() -> None:
         for match in WRITE.finditer(file.read_text())
     }
     folder = "repositories/plans"
-    assert written == {("commits", f"{folder}/commit_rows.py"), ("plans", f"{folder}/plans_table.py")}
+    assert written == {("commits", f"{folder}/commit_rows.py"), ("plans", f"{folder}/plans_writer.py")}

@@ -1,13 +1,14 @@
 """The command line as a test calls it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import app
+from jobs.runtime.pace import DEFAULT, Pace
 from schemas.rows import Row
 
 
@@ -16,9 +17,22 @@ class Surveyor:
     """`surveyor`, on one warehouse."""
 
     warehouse: Warehouse
+    pace: Pace = DEFAULT
+    answer: str | None = None
+    """The answer to a question, typed on a terminal."""
+
+    def paced(self, **changes: Any) -> "Surveyor":  # noqa: ANN401 - fields of a Pace
+        """The same, with another pace."""
+        return replace(self, pace=replace(self.pace, **changes))
 
     def run(self, *arguments: str) -> Result:
-        done = CliRunner().invoke(app, [*arguments, "--warehouse", self.warehouse.uri], env={"COLUMNS": "80"})
+        done = CliRunner().invoke(
+            app,
+            [*arguments, "--warehouse", self.warehouse.uri],
+            env={"COLUMNS": "80"},
+            obj=self.pace,
+            input=self.answer,
+        )
         if done.exception and not isinstance(done.exception, SystemExit):
             raise done.exception
         return done

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import app
+from jobs.runtime.pace import DEFAULT, Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class Surveyor:
     address_option: str = "--zookeeper"
     plans_on_stored: bool = False
     """Plan on the snapshot that the test has stored, such as by `write_first_snapshot`, in a fraction of the time."""
+    pace: Pace = DEFAULT
+    answer: str | None = None
+    """The answer to a question, typed on a terminal."""
 
     @property
     def warehouse(self) -> Warehouse:
@@ -46,7 +50,9 @@ class Surveyor:
         options = [self.address_option, self.hosts] if self.hosts else []
         if self.plans_on_stored and arguments[0] == "plan":
             options.append("--no-refresh")
-        result = CliRunner().invoke(app, [*arguments, *options, "--warehouse", str(self.folder)])
+        result = CliRunner().invoke(
+            app, [*arguments, *options, "--warehouse", str(self.folder)], obj=self.pace, input=self.answer
+        )
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     def json(self, *arguments: str) -> Any:  # noqa: ANN401

@@ -7,7 +7,7 @@ from pathlib import Path
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
-from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.zookeeper.cluster_state import read_brokers
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.batch_commit import HeldControllership
 from jobs.execution.batch.notification import HoldBudget, notify

@@ -6,10 +6,7 @@ _PROGRAM: Final = """\
 import os, signal
 from jobs import cli
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.execution.batch import batch_commit as commit_batch
-from jobs.execution.batch import fenced_writer as fenced_writes
-fenced_writes.MAX_BATCH_CHANGES = {batch_changes}
-commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
+from jobs.runtime.pace import Pace
 send, sent = Controllership.commit, []
 def interrupted(control, multi):
     sent.append(multi)
@@ -17,7 +14,7 @@ def interrupted(control, multi):
         os.kill(os.getpid(), signal.{signal_name})
     return send(control, multi)
 Controllership.commit = interrupted
-cli.main()
+cli.main(Pace(resignation=0.0, batch_changes={batch_changes}))
 """
 
 

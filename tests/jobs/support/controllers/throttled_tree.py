@@ -33,7 +33,7 @@ def answer_as_admin(controller: object, monkeypatch: pytest.MonkeyPatch) -> None
     """Let all commands use this controller in place of the Admin API."""
 
     @contextmanager
-    def connected(*_: object) -> Iterator[object]:
+    def connected(*_: object, **__: object) -> Iterator[object]:
         yield controller
 
     monkeypatch.setattr("jobs.execution.admin.connections.connected_admin", connected)
@@ -51,18 +51,18 @@ class ConfigBrokers:
 
     def __init__(self, tree: KafkaTree) -> None:
         self.tree = tree
-        self.requests: list[tuple[str, str]] = []
+        self.alterations: list[tuple[str, str]] = []
         self.refuses: str | None = None
         self.crashes: int | None = None
         self.before_alteration: Callable[[], object] = lambda: None
 
     def alter_override(self, kind: str, resource: str, entries: Mapping[str, str | None]) -> int | str:
         self.before_alteration()
-        if self.crashes is not None and len(self.requests) >= self.crashes:
+        if self.crashes is not None and len(self.alterations) >= self.crashes:
             raise CrashError
         if resource == self.refuses:
             return "not now"
-        self.requests.append((kind, resource))
+        self.alterations.append((kind, resource))
         override(self.tree, kind, resource, entries)
         return 0
 

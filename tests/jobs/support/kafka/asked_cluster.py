@@ -1,46 +1,20 @@
 """A cluster of real brokers that ask `surveyor control --listen`, with a topic whose replicas are on all of them."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
-from schemas.znode_codecs import State
-from tests.jobs.support.commands.control_process import ControllerProcess, running_controller
+from tests.jobs.support.kafka.controlled_cluster import PARTITIONS, TOPIC, ControlledCluster
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
-
-TOPIC, PARTITIONS = "orders", 6
 
 
-@dataclass
-class Asked:
+class AskedCluster(ControlledCluster):
     """A cluster whose brokers ask the controller."""
-
-    cluster: EmbeddedCluster
-    kafka: KafkaTree
-    controller: ControllerProcess
-
-    def states(self) -> list[State]:
-        return [self.kafka.state(TOPIC, partition) for partition in range(PARTITIONS)]
-
-    def wait_until(self, holds: Callable[[], bool], seconds: float = 60) -> None:
-        assert eventually(holds, seconds), (self.states(), self.controller.output[-3000:])
-
-    def wait_until_whole(self) -> None:
-        replicas = self.kafka.assignment(TOPIC).partitions
-        self.wait_until(lambda: all({*state.isr} == {*replicas[p]} for p, state in enumerate(self.states())))
-
-    def kill(self, broker: int) -> None:
-        """Kill a broker; its session ends at once."""
-        self.cluster.brokers[broker].kill()
-        self.cluster.brokers[broker].expire()
 
     def shut_down(self, broker: int) -> None:
         """Stop a broker as systemd does; it moves its leaders away first."""
@@ -61,16 +35,16 @@ class Asked:
     def start(self, broker: int) -> None:
         self.cluster.brokers[broker].start()
         self.cluster.brokers[broker].wait_ready()
-        self.wait_until_whole()
+        self.wait_until(self.is_whole)
 
 
 @contextmanager
-def asked(cluster: EmbeddedCluster, warehouse: Path, *options: str) -> Iterator[Asked]:
+def asked(cluster: EmbeddedCluster, folder: Path, *options: str) -> Iterator[AskedCluster]:
     """A topic with six partitions, and `surveyor control --listen`."""
     with kafka_tree(cluster) as kafka:
         assert eventually(lambda: broker_in_control(kafka))
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
-        address = f"{LOOPBACK}:{free_port()}"
-        with running_controller(kafka, warehouse, "--listen", address, *options) as controller:
-            yield Asked(cluster, kafka, controller)
+        admin.create_topics([NewTopic(TOPIC, len(PARTITIONS), 3)])[TOPIC].result(30)
+        story = AskedCluster(cluster, kafka, folder, listens=True)
+        with story.running_controller(*options):
+            yield story

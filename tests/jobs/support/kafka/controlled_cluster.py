@@ -55,10 +55,10 @@ class ControlledCluster:
         return self.folder / "w"
 
     @contextmanager
-    def running_controller(self) -> Iterator[ControllerProcess]:
+    def running_controller(self, *options: str) -> Iterator[ControllerProcess]:
         """Run another controller of this cluster."""
-        options = ("--listen", f"{LOOPBACK}:{free_port()}") if self.listens else ()
-        with running_controller(self.kafka, self.warehouse, *options) as controller:
+        listen = ("--listen", f"{LOOPBACK}:{free_port()}") if self.listens else ()
+        with running_controller(self.kafka, self.warehouse, *listen, *options) as controller:
             self.controllers.append(controller)
             yield controller
 

@@ -10,7 +10,7 @@ from threading import Event, Thread
 from typing import Final
 
 from jobs.adapters.embedded.processes import LOOPBACK
-from tests.jobs.support.kafka.asked_cluster import Asked
+from tests.jobs.support.kafka.asked_cluster import AskedCluster
 
 ALTER_PARTITION: Final = 56
 CONNECTIONS: Final = 1500
@@ -81,7 +81,7 @@ def _hold_halves(over: Event, port: int, address: str, half: bytes) -> None:
         over.wait()
 
 
-def listener_port(story: Asked) -> int:
+def listener_port(story: AskedCluster) -> int:
     """The port for brokers."""
     arguments = story.controller.process.args
     assert isinstance(arguments, list)

@@ -10,7 +10,7 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 

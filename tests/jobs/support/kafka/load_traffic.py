@@ -55,6 +55,10 @@ class TrafficTopic:
 
 LINGER: Final = {"linger.ms": 100}
 
+SMALL_BATCHES: Final = LINGER | {"batch.size": 20_000}
+"""Batches that fit into segments of SMALL_SEGMENTS, however many records wait for a slow broker."""
+SMALL_SEGMENTS: Final = {"segment.bytes": "40000"}
+
 TOPICS: Final = (
     TrafficTopic("batches", (10, 20, 80), (500,) * 3, LINGER),
     TrafficTopic("singles", (20, 40, 80), (100,) * 3, {"batch.num.messages": 1}),
@@ -64,14 +68,14 @@ TOPICS: Final = (
     TrafficTopic("skewed", (40, 40, 40), (300,) * 3, LINGER, keys=20),
     TrafficTopic("unread", (20, 30, 40), (300,) * 3, LINGER),
     TrafficTopic("transactions", (10, 20, 30), (300,) * 3, LINGER, is_transactional=True),
-    TrafficTopic("expiring", (20, 30, 60), (500,) * 3, LINGER, {"segment.bytes": "40000", "retention.bytes": "80000"}),
+    TrafficTopic("expiring", (20, 30, 60), (500,) * 3, SMALL_BATCHES, SMALL_SEGMENTS | {"retention.bytes": "80000"}),
     TrafficTopic("recompressed", (20, 30, 40), (600,) * 3, LINGER, {"compression.type": "zstd"}, is_text=True),
     TrafficTopic(
         "compacted",
         (30, 30, 30),
         (300,) * 3,
-        LINGER,
-        {"cleanup.policy": "compact", "segment.bytes": "40000", "min.cleanable.dirty.ratio": "0.01"},
+        SMALL_BATCHES,
+        SMALL_SEGMENTS | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
         keys=20,
         followers=0,
     ),

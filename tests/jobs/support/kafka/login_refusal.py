@@ -20,28 +20,29 @@ _SUPPORTED: Final = {
     QUORUM: 0,
 }
 """The highest version of each API."""
+PLAIN = b"PLAIN"
 
 
 @contextmanager
-def refusing_logins(mechanism: str = "PLAIN") -> Iterator[int]:
-    """Yield the port of a listener whose only mechanism is this one."""
+def refusing_logins() -> Iterator[int]:
+    """Yield the port of a listener whose only mechanism is PLAIN."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        Thread(target=_accept, args=(server, mechanism), daemon=True).start()
+        Thread(target=_accept, args=(server,), daemon=True).start()
         yield int(server.getsockname()[1])
         with suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
 
 
-def _accept(server: socket.socket, mechanism: str) -> None:
+def _accept(server: socket.socket) -> None:
     with suppress(OSError):
         while True:
             connection, _ = server.accept()
             with connection, suppress(OSError, ConnectionError):
-                while _answer(connection, mechanism):
+                while _answer(connection):
                     pass
 
 
-def _answer(connection: socket.socket, mechanism: str) -> bool:
+def _answer(connection: socket.socket) -> bool:
     """Answer a request; return whether the connection stays open."""
     (size,) = unpack(">i", _received(connection, 4))
     request = _received(connection, size)
@@ -49,8 +50,8 @@ def _answer(connection: socket.socket, mechanism: str) -> bool:
     if api == API_VERSIONS:
         body, is_open = _versions(is_flexible=version >= FLEXIBLE), True
     elif api == HANDSHAKE:
-        is_open = request.endswith(mechanism.encode())
-        body = pack(">hih", 0 if is_open else UNSUPPORTED_SASL_MECHANISM, 1, len(mechanism)) + mechanism.encode()
+        is_open = request.endswith(PLAIN)
+        body = pack(">hih", 0 if is_open else UNSUPPORTED_SASL_MECHANISM, 1, len(PLAIN)) + PLAIN
     else:
         body, is_open = pack(">hhiq", SASL_AUTHENTICATION_FAILED, -1, 0, 0), False
     answer = pack(">i", correlation) + body

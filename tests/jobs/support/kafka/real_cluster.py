@@ -24,7 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin_client import bootstrap
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS

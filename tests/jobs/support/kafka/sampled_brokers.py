@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from kafka.protocol.admin import DescribeLogDirsResponse, ListGroupsResponse
 
 from jobs.adapters.brokers.group_offsets import COMMITTED
@@ -43,7 +44,8 @@ class SampledCluster(PagedCluster):
     def end(topic: Any, partition: Any) -> Any:  # noqa: ANN401 - numbers or arrays
         """The high watermark: as good as random, so that files have the size of real ones."""
         numbers = np.asarray(topic, np.int64) * 2_654_435_761 + np.asarray(partition, np.int64) * 40_503_001
-        return numbers * 97 % 2**34
+        mixed = (numbers ^ (numbers >> 15)) % 2**32 * 0x2C1B3D
+        return (mixed ^ (mixed >> 12)) % 2**34
 
     @classmethod
     def first(cls, topic: Any, partition: Any) -> Any:  # noqa: ANN401 - as above
@@ -75,7 +77,7 @@ class SampledCluster(PagedCluster):
         reader.number(6)  # the header's tags, the replica and the isolation level
         names, counts, requested = reader.topics(REQUESTED)
         topics, partitions = (
-            np.repeat([self._numbers[name.decode()] for name in names], counts),
+            np.repeat([self._numbers[name.decode()] for name in names.to_pylist()], counts),
             requested["partition_index"],
         )
         entries = np.zeros(len(requested), np.dtype([*ANSWERED]))
@@ -91,7 +93,7 @@ class SampledCluster(PagedCluster):
         entries["leader_epoch"] = np.where(entries["error_code"] == 0, 0, -1)
         if self.is_hashed:
             names, counts, entries = (
-                names[::-1],
+                names.take(pa.array(np.arange(len(names))[::-1])),
                 counts[::-1],
                 np.concatenate(np.split(entries, np.cumsum(counts)[:-1])[::-1]),
             )
@@ -146,7 +148,7 @@ class SampledCluster(PagedCluster):
         return bytes(4) + self._topic_list(counts, entries, COMMITTED) + error.to_bytes(2, "big") + b"\0"
 
     def _topic_list(self, counts: Any, entries: Any, fields: Fields) -> bytes:  # noqa: ANN401 - arrays
-        names = [name.encode() for name, count in zip(self.names, counts, strict=True) if count]
+        names = pa.array([name.encode() for name, count in zip(self.names, counts, strict=True) if count], pa.binary())
         return TopicLayout(names, counts[counts > 0]).encode(entries, fields)
 
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -77,14 +77,10 @@ class RenderedPage:
 
 
 @contextmanager
-def rendered(
-    browser: Browser, address: str, size: Sequence[int] = WIDE, *, dark: bool = False
-) -> Iterator[RenderedPage]:
+def rendered(browser: Browser, address: str) -> Iterator[RenderedPage]:
     """Open a page in a window of its own."""
-    width, height = size
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", locale="en-GB"
-    )
+    width, height = WIDE
+    context = browser.new_context(viewport={"width": width, "height": height}, locale="en-GB")
     rendered_page = RenderedPage(context.new_page())
     page = rendered_page.page
     page.on("console", lambda message: rendered_page.faults.append(message.text) if message.type == "error" else None)

@@ -6,6 +6,7 @@ cluster must be understood. Written again, it is the first snapshot of the clust
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -26,8 +27,20 @@ from schemas.enums import PartitionState
 from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 SNAPSHOT_ID: Final = 1
+
+
+def first_snapshot_of(tree: KafkaTree, folder: Path, topics: Mapping[str, Mapping[int, list[int]]]) -> Surveyor:
+    """Lay out three brokers with these topics, and return the command line on their first snapshot."""
+    tree.lay_out()
+    tree.elect(0, epoch=7)
+    for topic, replicas in topics.items():
+        tree.add_topic(topic, replicas)
+    surveyor = Surveyor(tree.hosts, folder / "warehouse", plans_on_stored=True)
+    write_first_snapshot(surveyor)
+    return surveyor
 
 
 def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN401 - fields of ClusterConf

@@ -9,6 +9,12 @@ from schemas.rows import Row
 
 HOUR: Final = timedelta(hours=1)
 
+HOT_AND_COLD: Final = {"hot": {0: [0, 1], 1: [0, 1]}, "cold": {0: [1, 2], 1: [2, 0]}}
+"""Replicas of two topics by partition."""
+HOT: Final = {"bytes_in": 100.0, "bytes_out": 300.0, "size_bytes": 1000}
+COLD: Final = {"bytes_in": 10.0, "bytes_out": 10.0, "size_bytes": 100}
+PARTITION_LOADS: Final = {("hot", 0): HOT, ("hot", 1): HOT, ("cold", 0): COLD, ("cold", 1): COLD}
+
 
 def broker_row(hour: datetime | None, broker: int, rate: float = 0.0, **columns: Any) -> Row:  # noqa: ANN401
     """A broker that leads 10 partitions of three replicas: `rate` from producers, and as much to readers."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec.structs import asdict
 
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
@@ -20,6 +21,7 @@ from schemas.rows import PlanRecord, Row
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.load_rows import HOUR, broker_row, partition_row
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
+from tests.typed_rows import typed
 
 HOSTILE: Final = "<script>alert(1)</script>"
 """A hostile name for anything in a cluster."""
@@ -29,27 +31,23 @@ EPOCHS: Final = {0: 10, 1: 11, 2: 12, 3: 13}
 
 def change(topic_: str, number: int, before: Sequence[int], after: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401
     """Return a change of replicas, led by the first of them, all in sync."""
-    lists = ("adding_before", "adding_after", "removing_before", "removing_after", "requires_dead")
-    row = {
-        "wave": 0,
-        "topic": topic_,
-        "partition": number,
-        "action": Action.REASSIGN.value,
-        **{name: list[int]() for name in lists},
-        "replicas_before": list(before),
-        "replicas_after": list(after),
-        "leader_before": before[0],
-        "leader_after": after[0],
-        "isr_before": list(before),
-        "isr_after": list(after),
-        "state_version": 1,
-        "topic_version": 1,
-        "is_new": False,
-        "leader_and_isr_to": list[int](),
-        "requires_live": list(after),
-        "reason": "evens out",
-    }
-    return {**dict.fromkeys(TABLE_COLUMNS["changes"].names), **row, **columns}
+    change = typed(
+        topic=topic_,
+        partition=number,
+        replicas_before=list(before),
+        replicas_after=list(after),
+        adding_before=[],
+        removing_before=[],
+        leader_before=before[0],
+        leader_after=after[0],
+        isr_before=list(before),
+        isr_after=list(after),
+        state_version=1,
+        topic_version=1,
+        requires_live=list(after),
+        reason="evens out",
+    )
+    return asdict(change) | columns
 
 
 def stored_plan(

@@ -10,17 +10,17 @@ import msgspec
 from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.repositories.plans.repository import read_plan
 from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind, PlanStatus
 from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, Row
 from schemas.stored_plan import Plan
-from schemas.tables import CHANGES
 from schemas.znode_codecs import decode_assignment, decode_state
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.plan_digest import plan_id
+from tests.typed_rows import typed
 
 CLUSTER = "default"
 
@@ -33,54 +33,44 @@ def election(tree: KafkaTree, topic: str, partition: int, leader: int, **columns
     state_data, state_stat = tree.client.get(state_path(topic, partition))
     state = decode_state(state_data)
     same: Row = {"replicas": replicas, "adding": [], "removing": [], "isr": state.isr, "leader_recovery_state": 0}
-    change = {
-        "wave": 0,
-        "topic": topic,
-        "partition": partition,
-        "action": Action.ELECT_PREFERRED.value,
-        **{f"{name}_before": value for name, value in same.items()},
-        **{f"{name}_after": value for name, value in same.items()},
-        "leader_before": state.leader,
-        "leader_after": leader,
-        "leader_epoch_before": state.leader_epoch,
-        "leader_epoch_after": state.leader_epoch + 1,
-        "controller_epoch_before": state.controller_epoch,
-        "state_version": state_stat.version,
-        "topic_version": stat.version,
-        "topic_id": assignment.topic_id,
-        "is_new": False,
-        "leader_and_isr_to": replicas,
-        "requires_live": [leader],
-        "requires_dead": [],
-        "reason": "a test",
-    }
-    return {**dict.fromkeys(CHANGES.names), **change, **columns}
+    change = typed(
+        topic=topic,
+        partition=partition,
+        action=Action.ELECT_PREFERRED.value,
+        **{f"{name}_{side}": value for name, value in same.items() for side in ("before", "after")},
+        leader_before=state.leader,
+        leader_after=leader,
+        leader_epoch_before=state.leader_epoch,
+        leader_epoch_after=state.leader_epoch + 1,
+        controller_epoch_before=state.controller_epoch,
+        state_version=state_stat.version,
+        topic_version=stat.version,
+        topic_id=assignment.topic_id,
+        leader_and_isr_to=replicas,
+        requires_live=[leader],
+    )
+    return asdict(change) | columns
 
 
 def creation(topic: str, partition: int, replicas: list[int], topic_id: str | None = TOPIC_ID) -> Row:
     """Return a partition of a new topic: all replicas live, the first one leads."""
-    change = {
-        "wave": 0,
-        "topic": topic,
-        "partition": partition,
-        "action": Action.CREATE.value,
-        "replicas_after": replicas,
-        "adding_after": [],
-        "removing_after": [],
-        "leader_after": replicas[0],
-        "isr_after": replicas,
-        "leader_epoch_after": 0,
-        "leader_recovery_state_after": 0,
-        "state_version": NO_VERSION,
-        "topic_version": NO_VERSION,
-        "topic_id": topic_id,
-        "is_new": True,
-        "leader_and_isr_to": replicas,
-        "requires_live": replicas,
-        "requires_dead": [],
-        "reason": "a test",
-    }
-    return {**dict.fromkeys(CHANGES.names), **change}
+    change = typed(
+        topic=topic,
+        partition=partition,
+        action=Action.CREATE.value,
+        replicas_after=replicas,
+        leader_after=replicas[0],
+        isr_after=replicas,
+        leader_epoch_after=0,
+        leader_recovery_state_after=0,
+        state_version=NO_VERSION,
+        topic_version=NO_VERSION,
+        topic_id=topic_id,
+        is_new=True,
+        leader_and_isr_to=replicas,
+        requires_live=replicas,
+    )
+    return asdict(change)
 
 
 def topic_creation(topic: str, config: dict[str, str] | None = None, topic_id: str | None = TOPIC_ID) -> Row:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
+from jobs.adapters.zookeeper.cluster_state import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
 from schemas.enums import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NO_ERROR

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from jobs.adapters.delta.locks import VACUUM, locked
+from jobs.adapters.delta.lock_files import VACUUM, locked
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_lease import SNAPSHOT, leased_snapshot
 from jobs.core.errors import SurveyorError

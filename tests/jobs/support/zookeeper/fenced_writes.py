@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from kazoo.client import TransactionRequest
 from kazoo.protocol.serialization import CheckVersion
 
@@ -36,11 +35,15 @@ class Written:
 
 
 def write(
-    control: Controllership, plan: Plan, changes: list[Change] | None = None, then: Callable[[], object] | None = None
+    control: Controllership,
+    plan: Plan,
+    changes: list[Change] | None = None,
+    then: Callable[[], object] | None = None,
+    batch_changes: int = 1000,
 ) -> Written:
     """Write a plan, or some of it; `then` happens once the first batch is written."""
     written = Written()
-    writer = FencedWriter(control, max_hold=30, plan=plan)
+    writer = FencedWriter(control, max_hold=30, plan=plan, batch_changes=batch_changes)
     try:
         for outcomes in writer.write(plan.changes if changes is None else changes, plan.broker_epochs):
             written.rows += outcomes
@@ -52,16 +55,25 @@ def write(
     return written
 
 
-def before_multis(monkeypatch: pytest.MonkeyPatch, *happenings: Callable[[], object]) -> None:
-    """Let something happen right before each of the next multis, when all that is read has been read."""
-    pending = list(happenings)
+@dataclass(slots=True)
+class Multis:
+    """Sends the multis of all controllerships, by a function that a test may replace."""
 
-    def commit(multi: TransactionRequest) -> Sequence[Any]:
-        if pending and is_fenced(multi):
-            pending.pop(0)()
-        return zookeeper.commit(multi)
+    commit: Callable[[TransactionRequest], Any] = zookeeper.commit
 
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit)
+    def send(self, multi: TransactionRequest) -> Any:  # noqa: ANN401 - as the original
+        return self.commit(multi)
+
+    def before(self, *happenings: Callable[[], object]) -> None:
+        """Let something happen right before each of the next multis, when all that is read has been read."""
+        pending = list(happenings)
+
+        def commit(multi: TransactionRequest) -> Sequence[Any]:
+            if pending and is_fenced(multi):
+                pending.pop(0)()
+            return zookeeper.commit(multi)
+
+        self.commit = commit
 
 
 def is_fenced(multi: TransactionRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Which brokers are no longer as a plan assumed: live or not, drained or not, and in which rack.
+"""Which live brokers are no longer as a plan assumed: drained since, or in another rack.
 
 `Preconditions.broken` decides by it on changes, in a commit and in what `show plan` and `status` show.
 """

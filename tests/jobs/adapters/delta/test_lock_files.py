@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta import locks
-from jobs.adapters.delta.locks import holder, locked
+from jobs.adapters.delta import lock_files
+from jobs.adapters.delta.lock_files import holder, locked
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
@@ -20,23 +20,26 @@ from jobs.repositories.actor import this_actor
 
 KILLED = """
 import os, sys
-from jobs.adapters.delta.locks import locked
+from jobs.adapters.delta.lock_files import locked
 with locked(sys.argv[1], "t"):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def test_one_holds_it_alone_or_several_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "LOCK_TIMEOUT_SECONDS", 0.1)
-    place = str(tmp_path)
+def test_one_holds_it_alone_or_several_share_it(tmp_path: Path) -> None:
+    place, soon = str(tmp_path), 0.1
 
     with locked(place, "a b/c", shared=True) as waited, locked(place, "a b/c", shared=True), locked(place, "other"):
         assert not waited
-        with pytest.raises(SurveyorError, match="has held the lock"), locked(place, "a b/c"):
+        with pytest.raises(SurveyorError, match="has held the lock"), locked(place, "a b/c", timeout_seconds=soon):
             pass
     signed = f"{this_actor().user}, process"
-    with locked(place, "a b/c"), pytest.raises(SurveyorError, match=signed), locked(place, "a b/c", shared=True):
+    with (
+        locked(place, "a b/c"),
+        pytest.raises(SurveyorError, match=signed),
+        locked(place, "a b/c", shared=True, timeout_seconds=soon),
+    ):
         pass
 
 
@@ -146,18 +149,18 @@ def test_concurrent_inserts_of_one_key_leave_one_row(tmp_path: Path) -> None:
 
 def test_without_locks_a_row_that_comes_in_between_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on an object store: Delta finds that a row was added which the insertion has not seen."""
-    warehouse = Warehouse(str(tmp_path), "default")
+    between = [_topic("t", 1)]
+
+    class Late(Warehouse):
+        def _own_rows(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the original
+            rows = super()._own_rows(*arguments, **named)
+            while between:
+                Warehouse(str(tmp_path), "default").append("topics", [between.pop()])
+            return rows
+
+    warehouse = Late(str(tmp_path), "default")
     warehouse.ensure_tables()
-    own_rows, between = Warehouse._own_rows, [_topic("t", 1)]  # noqa: SLF001
-
-    def late(self: Warehouse, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        rows = own_rows(self, *arguments, **named)
-        while between:
-            Warehouse(str(tmp_path), "default").append("topics", [between.pop()])
-        return rows
-
-    monkeypatch.setattr(locks, "is_local", lambda _: False)
-    monkeypatch.setattr(Warehouse, "_own_rows", late)
+    monkeypatch.setattr(lock_files, "is_local", lambda _: False)
 
     found = warehouse.insert("topics", _topic("t", 2), ("topic", "=", "t"))
 

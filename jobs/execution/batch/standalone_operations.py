@@ -10,7 +10,7 @@ from typing import Final
 
 from kazoo.exceptions import KazooException
 
-from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.adapters.zookeeper.cluster_state import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.connection import LOST, read
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, fenced, lost_while_writing
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, create_or_set

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of, sync
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
-from jobs.core.migration_signs import MADE_BY_HAND, UNDECODABLE
+from jobs.core.migration_refusal import MADE_BY_HAND, UNDECODABLE
 from jobs.core.option_places import ZOOKEEPER, option_name
 from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
@@ -66,12 +66,11 @@ class ClusterState:
 
     controller: ControllerRegistration
     controller_version: int | None
-    controller_owner: int
     epoch: int
     epoch_version: int
     cluster_id: str | None
     migration: str | None
-    """The sign of a migration to KRaft or of a persistent /controller; see `jobs.core.migration_signs`."""
+    """The sign of a migration to KRaft or of a persistent /controller; see `jobs.core.migration_refusal`."""
     brokers: list[Broker]
     requests: list[ZnodeRequest] = field(default_factory=list)
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
@@ -261,11 +260,9 @@ def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterSta
     controller = read(client, CONTROLLER)
     cluster_id, migration = read_permitted(client, [CLUSTER_ID, MIGRATION])
     registered = quarantine.decoded(controller, decode_controller, ControllerRegistration(NO_CONTROLLER, -1))
-    owner = controller.stat.ephemeralOwner if controller.stat else 0
     return ClusterState(
         controller=registered,
         controller_version=controller.version,
-        controller_owner=owner,
         epoch=quarantine.decoded(epoch, decode_epoch, 0),
         epoch_version=-1 if epoch.version is None else epoch.version,
         cluster_id=quarantine.decoded(cluster_id, decode_cluster_id, None),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.partition_registration import (
+from planner.reassignment.registration_differences import (
     PartitionRegistration,
     differences,
     unclean_choice,

@@ -16,6 +16,8 @@ from kazoo.exceptions import KazooException
 
 from jobs.adapters.request_server.api_handler import ApiMessage, Caller, ServerListener
 from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.controller.admin_apis.admin_handlers import CONFIG_VERSIONS, WAITING, handle_admin, refusal_of
+from jobs.controller.admin_apis.admin_handlers import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.admin_apis.cluster_metadata import (
     METADATA,
     METADATA_VERSIONS,
@@ -24,17 +26,13 @@ from jobs.controller.admin_apis.cluster_metadata import (
 )
 from jobs.controller.admin_apis.controller_as_broker import concerns_controller
 from jobs.controller.admin_apis.requests import AdminApiContext
-from jobs.controller.admin_apis.supported_apis import CONFIG_VERSIONS, WAITING, handle_admin, refusal_of
-from jobs.controller.admin_apis.supported_apis import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.advertised_endpoints import AdvertisedEndpoints
 from jobs.controller.broker_apis.controlled_shutdowns import (
     UNCHECKED_EPOCH,
     ControlledShutdowns,
     ShutdownRequest,
-    ShutdownResponse,
 )
-from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
-from jobs.controller.broker_apis.messages import (
+from jobs.controller.broker_apis.controller_api_messages import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,
@@ -44,6 +42,7 @@ from jobs.controller.broker_apis.messages import (
     controlled_shutdown_response,
     producer_ids_response,
 )
+from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
 from jobs.controller.broker_apis.producer_ids import allocate_block
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller_endpoints import authorizer_of
@@ -134,7 +133,7 @@ class ActiveController:
 
 
 @dataclass(slots=True)
-class ControllerApis:
+class RequestHandler:
     """The handler of a request server."""
 
     _active: ActiveController | None = None
@@ -253,11 +252,7 @@ def _controlled_shutdown(active: ActiveController | None, version: int, request:
         return _done(controlled_shutdown_response(version, STALE_CONTROLLER_EPOCH))
     epoch = getattr(request, "broker_epoch", UNCHECKED_EPOCH)
     pending = active.shutdowns.submit(ShutdownRequest(request.broker_id, epoch))
-    return _map_future(pending, lambda result: _shutdown_response(version, result))
-
-
-def _shutdown_response(version: int, shutdown: ShutdownResponse) -> ApiMessage:
-    return controlled_shutdown_response(version, shutdown.error, shutdown.remaining)
+    return _map_future(pending, lambda ended: controlled_shutdown_response(version, ended.error, ended.remaining))
 
 
 def _allocate_producer_ids(active: ActiveController | None, version: int, request: ApiMessage) -> ApiMessage:

@@ -17,7 +17,6 @@ from jobs.adapters.request_server.sasl_mechanisms import (
 from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession
 from jobs.adapters.zookeeper.scram_users import scram_credential
-from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller_endpoints import (
     authorizer_of,
     controller_endpoints,
@@ -27,6 +26,7 @@ from jobs.controller.controller_endpoints import (
     refuse_other_security,
 )
 from jobs.controller.metrics import ControllerMetrics
+from jobs.controller.request_handler import RequestHandler
 from jobs.core.errors import SurveyorError
 from jobs.runtime.console import log
 from schemas.broker_config_names import AUTHORIZER
@@ -45,7 +45,7 @@ class Services:
     """Services of this process, shared by all its controllerships."""
 
     metrics: ControllerMetrics
-    apis: ControllerApis | None = None
+    request_handler: RequestHandler | None = None
     """Handles brokers' requests; None if they are not served."""
     served: Sequence[Endpoint] = ()
     """The endpoints that receive them."""
@@ -70,9 +70,9 @@ def running_services(
         _warn_of_time_outs(listeners_without_controller((), brokers), is_listening=False)
         yield Services(metrics)
         return
-    apis = ControllerApis()
+    request_handler = RequestHandler()
     with _credentials(zookeeper, listen) as credentials:
-        server = RequestServer(listen, apis, credentials)
+        server = RequestServer(listen, request_handler, credentials)
         server.start()
         try:
             # what the brokers' listeners need is refused before the take-over
@@ -86,9 +86,9 @@ def running_services(
                 _warn_if_unreachable(endpoint, senders)
             _log_refused_tools(configs, client_listeners)
             _warn_of_time_outs(listeners_without_controller(endpoints, brokers), is_listening=True)
-            yield Services(metrics, apis, server.endpoints, listen.logins)
+            yield Services(metrics, request_handler, server.endpoints, listen.logins)
         finally:
-            apis.stop()
+            request_handler.stop()
             server.stop()
 
 

@@ -1,6 +1,6 @@
-"""How many of a partition's replicas are in one rack, and how few can be: for few lists, in plain Python.
+"""How many of a partition's replicas are in one rack, and how few can be, by names of racks.
 
-`planner.placement.racks` has the same for many partitions at once, on numbers of racks.
+`planner.placement.racks` has the same on numbers of racks.
 """
 
 from collections import Counter

@@ -215,11 +215,13 @@ def _reasons(
         parts = []
         if first < last:
             row_pairs = pairs[first:last]
-            if sizes is not None:
-                rule.of_replicas = reasons.EVENS_OUT_LOADS.render(bytes=f"{int(sizes[changed[n]]) * len(row_pairs):,}")
             span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
+            rules = rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n]))
+            if sizes is not None:
+                copies = sum(target != NO_BROKER for _, target in row_pairs)
+                rules = reasons.WITH_BYTES.render(rules=rules, bytes=f"{int(sizes[changed[n]]) * copies:,}")
             placed = reasons.PLACED.render(
-                rules=rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n])),
+                rules=rules,
                 moves=", ".join(f"{rule.names[source]} → {rule.names[target]}" for source, target in row_pairs),
             )
             parts.append(placed)
@@ -239,9 +241,12 @@ class _Rules:
         self.names = [str(broker) for broker in model.ids.tolist()] + ["none"]
         self.emptied = [*model.emptied.tolist(), False]
         self.replaced = set(goal.replacements)
-        self.of_replicas = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_REPLICAS).render()
-        of_leaders = reasons.EVENS_OUT_LED if are_loads else reasons.EVENS_OUT_PREFERRED
-        self.of_leaders = (reasons.AS_GIVEN if goal.given else of_leaders).render()
+        if are_loads:
+            self.of_replicas = reasons.EVENS_OUT_LOADS.render()
+            self.of_leaders = reasons.WITH_BYTES.render(rules=self.of_replicas, bytes="0")
+        else:
+            self.of_replicas = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_REPLICAS).render()
+            self.of_leaders = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_PREFERRED).render()
 
     def of(self, pairs: list[Pair], spans: Pair, most: Pair, factors: Pair) -> str:
         rules = [] if factors[0] == factors[1] else [reasons.FACTOR.render(before=factors[0], after=factors[1])]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from jobs.checks.common_checks import CheckResult, CheckStatus
+from jobs.checks.check_results import CheckResult, CheckStatus
 from jobs.core.errors import ExitCode
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import CommandResult, wrapped

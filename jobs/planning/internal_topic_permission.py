@@ -1,4 +1,4 @@
-"""Permission to change internal topics, which every plan asks for that may lose what Kafka or a tool keeps in them."""
+"""The permission `--allow-internal`, without which no plan changes topics in which Kafka or a tool keeps its state."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.preconditions.brokers_since_plan import BrokersSincePlan
+from jobs.preconditions.broker_assumptions import BrokersSincePlan
 from schemas.enums import Action
 from tests.jobs.preconditions.test_modes import ELECTION, creation
 from tests.jobs.support.commands.command_line import Surveyor
