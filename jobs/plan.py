@@ -241,6 +241,12 @@ class ReassignOptions:
             help="Comma-separated ids of brokers to empty, live or not.",
         ),
     ] = None
+    onto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BROKERS", help="Comma-separated ids of the only brokers to hold the topics, spread evenly."
+        ),
+    ] = None
     replace: Annotated[
         str | None, typer.Option(help="Move replicas of one broker to another if possible, as 7=107[,...].")
     ] = None
@@ -342,6 +348,7 @@ class ReassignOptions:
             TOPICS_FILE: self.topics_to_move_json_file,
             "--add-brokers": self.add_brokers,
             "--remove-brokers": self.remove_brokers,
+            "--onto": self.onto,
             "--replace": self.replace,
             "--replication-factor": self.replication_factor,
             "--rebalance": self.rebalance or None,

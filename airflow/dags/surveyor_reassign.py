@@ -22,6 +22,7 @@ FLAGS = ("rebalance", "fix-racks")
 WITH_VALUES = (
     "add-brokers",
     "remove-brokers",
+    "onto",
     "replace",
     "replication-factor",
     "to-snapshot",

@@ -29,7 +29,7 @@ PANELS: Final = {
             "max_hold",
             "max_moves",
         ),
-        *("max_moves_per_broker", "max_plan_age", "to_snapshot"),
+        *("max_moves_per_broker", "max_plan_age", "onto", "to_snapshot"),
         *(
             "one_replica_at_a_time",
             "overwrite",

@@ -562,7 +562,7 @@ def _places_in(section: str) -> dict[str, str]:
 SINGLE_CLUSTER_OPTIONS: Final = (
     *("cluster", "zookeeper", "bootstrap_servers", "zookeeper_config", "command_config"),
     *("snapshot", "as_of", "to_snapshot", "plan"),
-    *("brokers", "broker_list", "add_brokers", "remove_brokers", "replace", "replica_assignment"),
+    *("brokers", "broker_list", "add_brokers", "remove_brokers", "onto", "replace", "replica_assignment"),
     *("restart", "restart_order", "partition", "migration", "rolled_back", "watch", "apply", "yes", "max_wait"),
     *("pareto", "load", "weeks", "add", "remove", "growth", "days"),
     *("path_to_json_file", "reassignment_json_file", "topics_to_move_json_file", "topics_json_file", "sizes"),

@@ -129,10 +129,21 @@ def _request(limits: PlacementLimits, **goal: Any) -> PlacementRequest:  # noqa:
 
 def _move_topics(path: Path, limits: PlacementLimits) -> StatedRequest:
     topics, brokers = read_topics_to_move(path), parse_broker_ids(limits.brokers or "", "--broker-list")
-    request = _request(limits, even=True)
-    request = replace(request, only=frozenset(brokers), scope=limits.scope(frozenset(topics)))
+    request = _spread(limits, frozenset(brokers), frozenset(topics))
     parameters = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
     return StatedRequest(request=request, parameters=parameters, taking=("--broker-list", frozenset(brokers)))
+
+
+def _onto(value: str, limits: PlacementLimits) -> StatedRequest:
+    brokers = frozenset(parse_broker_ids(value, "--onto"))
+    return StatedRequest(
+        request=_spread(limits, brokers), parameters={"onto": sorted(brokers)}, taking=("--onto", brokers)
+    )
+
+
+def _spread(limits: PlacementLimits, brokers: frozenset[int], topics: frozenset[str] | None = None) -> PlacementRequest:
+    """Return the request to spread topics over brokers, and to leave none of their replicas on others."""
+    return replace(_request(limits, even=True), only=brokers, scope=limits.scope(topics))
 
 
 def _add(value: str, limits: PlacementLimits) -> StatedRequest:
@@ -179,6 +190,7 @@ def _fix_racks(value: bool, limits: PlacementLimits) -> StatedRequest:  # noqa: 
 
 _READERS: Final[Mapping[str, Callable[[Any, PlacementLimits], StatedRequest]]] = {
     "--topics-to-move-json-file": _move_topics,
+    "--onto": _onto,
     "--add-brokers": _add,
     "--remove-brokers": _remove,
     "--replace": _replace,

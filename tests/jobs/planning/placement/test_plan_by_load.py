@@ -77,6 +77,17 @@ def test_added_replicas_are_copied_in_any_case_and_leaders_send_less_before(surv
     assert (plan["load"]["bytes"], plan["load"]["bytes_bound"]) == (3000, 3000)
 
 
+def test_topics_go_onto_some_brokers_with_their_loads_even(surveyor: Surveyor) -> None:
+    """Each partition of hot lacks a replica on one of the two, and these lead as many bytes as can be even."""
+    _load(surveyor, {"bytes_out": 90.0, "size_bytes": 1000}, {"bytes_out": 9.0, "size_bytes": 10})
+    command = ("plan", "reassign", "--onto", "1,2", "--topics", "hot", "--by-load")
+    plan = surveyor.json(*command)
+    assert (plan["load_balance"]["bytes"], plan["load_balance"]["bytes_bound"]) == (3000, 3000)
+    assert sorted(_changes(surveyor).values()) == [[1, 2], [1, 2], [2, 1]]
+    refused = surveyor("plan", "reassign", "--onto", "1,7", "--topics", "hot", "--by-load")
+    assert (refused.code, "--onto: broker 7 is not live" in refused.stderr) == (23, True)
+
+
 def test_the_brokers_that_share_the_load_are_the_same_wherever_it_is_shown(tree: KafkaTree, tmp_path: Path) -> None:
     """Broker 2 is down, 3 has no replicas, and 4 is drained; of the other three each has a third of the load."""
     tree.add_topic("hot", {0: [0, 1], 1: [0, 2]})

@@ -95,6 +95,8 @@ def test_topics_to_move_go_to_the_brokers_listed(surveyor: Surveyor, tmp_path: P
     plan = surveyor.json("plan", "reassign", "--topics-to-move-json-file", file, "--broker-list", "2,3,4")
     held = Counter(broker for replicas in _orders(surveyor, plan).values() for broker in replicas)
     assert (plan["rejected"], set(held)) == (0, {2, 3, 4})
+    onto = surveyor.json("plan", "reassign", "--onto", "2,3,4", "--topics", "orders")
+    assert (onto["rejected"], _orders(surveyor, onto)) == (0, _orders(surveyor, plan))
 
 
 def test_unmoved_partitions_keep_their_order_unless_requested(surveyor: Surveyor) -> None:
