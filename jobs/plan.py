@@ -111,7 +111,7 @@ def _elect_by_load(settings: Settings, options: PlanOptions) -> CommandResult:
     from jobs.planning.placement.placement_options import PlacementLimits
     from jobs.planning.placement.reassign import BalancedBy, reassign_planner
 
-    others = ("path_to_json_file", "imbalance_threshold", "max_elections", "stable_for", "settle")
+    others = ("offline", "unclean", "path_to_json_file", "imbalance_threshold", "max_elections", "stable_for", "settle")
     unusable = [settings.given_options[name][0] for name in others if name in settings.given_options]
     if unusable:
         raise UsageError(f"{', '.join(unusable)}: not with --by-load, which changes the preferred replicas")

@@ -33,7 +33,7 @@ from jobs.runtime.settings import LeadersConf, Settings
 from planner.load.cpu_model import MODEL_COLUMNS, model_text, stored_model
 from planner.load.effect_figures import MEASURES
 from planner.load.profiles import place_in_week
-from planner.load.resources import LIMIT_SHARE, RESOURCES
+from planner.load.resources import CPU, LIMIT_SHARE, OUT, RESOURCES
 from planner.placement.plan_figures import PlannedLoads
 from planner.placement.types import NO_BROKER, Bools, Ints, PlacementBrokers, PlacementLoads
 from schemas.enums import EVERY_HOUR
@@ -45,6 +45,9 @@ EVEN_WITHIN: Final = 0.1
 UNITS: Final = {"disk": 1, "in": 64, "out": 64, "cpu": 1_000_000}
 """The whole numbers that a byte, a byte per second and a percent of all cores are counted in."""
 
+
+OF_LEADERS: Final = (OUT, CPU)
+"""The resources of which a leader uses more than a follower."""
 
 MAX_TOPICS: Final = 50
 """Topics whose leaders are counted, each of which is a resource of the search."""
@@ -99,8 +102,9 @@ class MeasuredLoads:
         _warn_of_age(tables.warehouse)
         size = self._sizes(tables, cluster, next(iter(windows.values())))
         columns = list(self._columns(windows, cluster, size))
-        if not columns:
-            resources = ", ".join(self.resources)
+        wanted = self.resources if self.copy else OF_LEADERS
+        if not any(column[0].split(" ", 1)[0] in wanted for column in columns):
+            resources = ", ".join(wanted)
             raise RefusedError(
                 f"no load of {resources} is known by {found.title}; measure it, or choose other --resources"
                 + f"; CPU is {_without_cpu(tables.warehouse, found)}" * ("cpu" in self.resources)

@@ -170,6 +170,14 @@ def test_an_election_plan_by_load_copies_nothing(surveyor: Surveyor) -> None:
     assert all(lists == set(REPLICAS[name[:-2]][int(name[-1])]) for name, lists in moved.items())
 
 
+def test_elections_by_load_need_the_load_of_leaders(surveyor: Surveyor) -> None:
+    _load(surveyor, {"size_bytes": 1000}, {"size_bytes": 10})
+    refused = surveyor("plan", "elect", "--by-load")
+    assert (refused.code, "no load of out, cpu is known by imported loads" in refused.stderr) == (23, True)
+    wrong = surveyor("plan", "elect", "--by-load", "--offline")
+    assert (wrong.code, "--offline: not with --by-load" in wrong.stderr) == (2, True)
+
+
 def _profiled(surveyor: Surveyor, name: str, leader: int, **columns: object) -> None:
     """Store a profile of one window, in which readers read from the partitions that one broker leads only."""
     common = {"profile": name, "version": 1, "window": "Mon 20:00", "created_at": NOW, "weeks": 4, **columns}
