@@ -71,19 +71,21 @@ class SimulatedCluster(Struct, frozen=True, kw_only=True):
     load_balance: dict[str, Any] | None
     """The BalanceFigures of the plan that moves replicas."""
     brokers: list[ChangedBroker]
+    warnings: list[str] = []
+    """What happens to racks."""
 
 
 def scenario_result(settings: Settings, simulated: SimulatedCluster) -> CommandResult:
     """Return what the command shows."""
     rows = [broker.row for broker in simulated.brokers]
     first = {side: _first_full(rows, f"disk_full_{side}") for side in ("before", "after")}
-    about = {name: value for name, value in asdict(simulated).items() if name != "brokers"}
+    about = {name: value for name, value in asdict(simulated).items() if name not in {"brokers", "warnings"}}
     fields: Result = {**about, "first_disk_full": first, "rows": rows}
     plan = ("plan", "reassign", "--remove-brokers", ",".join(map(str, simulated.removed)), "--by-load")
     steps = [suggestion(settings, "plan the removal", *plan)] if simulated.removed else []
     balance = simulated.load_balance
     figures = None if balance is None else PlanFigures(load_balance=convert(balance, BalanceFigures))
-    warnings = [*limit_warnings(figures)]
+    warnings = [*simulated.warnings, *limit_warnings(figures)]
     lines = _lines(settings, simulated, figures, rows, first)
     return CommandResult(fields, *lines, *warning_lines(warnings), steps=steps, warnings=warnings)
 

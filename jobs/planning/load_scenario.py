@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import structs, to_builtins
 
 from jobs.console_output.load_scenario import BrokerState, ChangedBroker, SimulatedCluster, scenario_result
+from jobs.console_output.plan_figures import rack_warnings
 from jobs.core.arrow_rows import rows_of
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.units import parse_share
@@ -34,7 +35,7 @@ from planner.load.disk_forecast import seconds_until_full
 from planner.load.effect_figures import SHARES
 from planner.placement.load_balancing.load_model import ReplicaLoads
 from planner.placement.model import broker_indexes
-from planner.placement.plan_figures import MULTIPLE_DIGITS, balance_figures, worst_load
+from planner.placement.plan_figures import MULTIPLE_DIGITS, balance_figures, figures_of, worst_load
 from planner.placement.types import (
     NO_BROKER,
     Bools,
@@ -125,6 +126,9 @@ def _simulated(settings: Settings, scenario: Scenario, tables: PlanningTables) -
         worst_of=f"{SHARES[bool(figures and figures['by_capacity'])]} after the change",
         load_balance=figures,
         brokers=brokers,
+        warnings=[
+            *rack_warnings({"figures": figures_of(placed_then, {*then.brokers.ids[then.brokers.target].tolist()})})
+        ],
     )
     return scenario_result(settings, simulated)
 

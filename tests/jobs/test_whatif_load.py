@@ -15,7 +15,7 @@ from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import first_snapshot_of, write_first_snapshot
 from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.rows.load_rows import COLD, HOT, HOT_AND_COLD, PARTITION_LOADS
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -237,6 +237,21 @@ def test_a_removal_that_leaves_too_few_brokers_for_some_partitions_is_refused(
     ran = surveyor("whatif", "--remove", "1,2")
     fault = "4 partitions would have more replicas than the 1 broker that may hold them (cold-0, cold-1, hot-0, hot-1)"
     assert (ran.code, fault in ran.stderr, ran.stdout) == (23, True, "")
+
+
+def test_a_removal_that_gives_up_a_rack_warns_as_its_plan_does(bare_tree: KafkaTree, tmp_path: Path) -> None:
+    surveyor = first_snapshot_of(bare_tree, tmp_path, HOT_AND_COLD)
+    for broker, rack in enumerate("aab"):
+        bare_tree.client.set(f"/brokers/ids/{broker}", registration(rack=rack))
+    write_first_snapshot(surveyor)
+    _imported(surveyor)
+    shown = surveyor.json("whatif", "--remove", "2")["warnings"]
+    planned = surveyor.json("plan", "reassign", "--remove-brokers", "2", "--by-load")["warnings"]
+    assert (
+        [text for text in shown if text.startswith("rack b is given up")]
+        == [text for text in planned if text.startswith("rack b is given up")]
+        != []
+    )
 
 
 @pytest.mark.parametrize(
