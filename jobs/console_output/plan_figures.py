@@ -160,13 +160,16 @@ def balance_lines(figures: PlanFigures) -> Iterator[str]:
     >>> sides = dict(zip(("worst_before", "worst_by_elections", "worst_after"), worst))
     >>> bounds = {"must_leave": {"2": 9, "3": 2 << 40}, "must_arrive": {}, "outside": [], "worst_bound": 1.02}
     >>> equal = [(1 << 40) + 1, 10, 538, 1.09], [(5 << 39) - 1, 205, 538, 1.07]
-    >>> front = [(0, 0, 538, 1.13), (1 << 40, 9, 538, 1.09), *equal, (5 << 39, 206, 538, 1.07)]
+    >>> fewer = (0, 0, 538, 1.13), (1 << 40, 9, 537, 1.1)
+    >>> front = [*fewer, (1 << 40, 9, 538, 1.09), *equal, (5 << 39, 206, 538, 1.07)]
     >>> balance = {"bytes": 5 << 39, "bytes_bound": 2 << 40, "elections": 538, "front": front, **sides, **bounds}
+    >>> balance["oversized"] = [("clicks-0", "out Mon 20:00"), ("clicks-0", "out Tue 09:00")]
     >>> for line in balance_lines(figures_in({"figures": {"load_balance": balance}})):
     ...     print(line)
     copies 2.5 TiB (at least 2.0 TiB: 2.0 TiB must leave broker 3, 9 B must leave broker 2), elections 538
     most loaded broker 1.44 (3, out Mon 20:00) → 1.07 (3, out Mon 20:00) of the mean, at best 1.02
     by elections alone 1.13 · 1.0 TiB: 1.09
+    clicks-0 alone has more out than a broker should have: give the topic more partitions
     """
     balance = figures.load_balance
     if balance is None:
@@ -188,17 +191,16 @@ def balance_lines(figures: PlanFigures) -> Iterator[str]:
     yield f"most loaded broker {before} → {after} of {SHARES[balance.by_capacity]}{at_best}"
     least_bytes = {round(worst, 2): size for size, _, _, worst in reversed(balance.front) if size}
     elected, last = (round(load.multiple, 2) for load in (balance.worst_by_elections, balance.worst_after))
-    steps = [
-        f"{format_bytes(least_bytes[worst])}: {worst:.2f}"
-        for worst in sorted(least_bytes, reverse=True)
-        if last < worst < elected
-    ]
+    passed = [worst for worst in sorted(least_bytes, reverse=True) if last < worst < elected]
+    by_bytes = {format_bytes(least_bytes[worst]): worst for worst in passed}  # the lowest of equal bytes
+    steps = [f"{size}: {worst:.2f}" for size, worst in by_bytes.items()]
     is_copied_first = bool(balance.front and balance.front[0][0])  # what must move, before any election
     helps = elected < round(balance.worst_before.multiple, 2) and not is_copied_first
     elections = [f"by elections alone {elected:.2f}"] if helps else []
     if shown := [*elections, *steps[-STEPS_SHOWN:]]:
         yield " · ".join(shown)
-    for name, resource in balance.oversized[:PARTITIONS_SHOWN]:
+    oversized = dict.fromkeys((name, resource.split(" ", 1)[0]) for name, resource in balance.oversized)
+    for name, resource in [*oversized][:PARTITIONS_SHOWN]:  # in one window or several
         yield f"{name} alone has more {resource} than a broker should have: give the topic more partitions"
 
 
