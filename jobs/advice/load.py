@@ -10,10 +10,10 @@ from jobs.repositories.loads import DAY, HOUR, WEEK
 from jobs.runtime.suggestions import Suggestion
 from planner.load.disk_forecast import FillingDisk
 from planner.load.findings import AboveLimit, HotPartition, Unevenness
-from planner.load.resources import CPU, DISK, IN, OUT
+from planner.load.resources import CPU, DISK, IN, OUT, REPLICAS
 from schemas.text import partition_name, pluralise
 
-RESOURCE_NAMES: Final = {DISK: "disk", IN: "network in", OUT: "network out", CPU: "CPU"}
+RESOURCE_NAMES: Final = {DISK: "disk", IN: "network in", OUT: "network out", CPU: "CPU", REPLICAS: "allowed replicas"}
 
 _BYTES: Final = {IN: "bytes in", OUT: "bytes out", CPU: "CPU"}
 

@@ -22,8 +22,8 @@ from msgspec import Struct
 from jobs.core.errors import UsageError
 from jobs.core.text_decoding import read_text_file, refuse_open_quote
 from jobs.measurement.load_files import refuse_unknown_columns
-from jobs.repositories.capacities import EVERY_BROKER, REPLICAS, Capacity
-from planner.load.resources import CPU, RESOURCES
+from jobs.repositories.capacities import EVERY_BROKER, Capacity
+from planner.load.resources import CPU, REPLICAS, RESOURCES
 from schemas.text import pluralise
 
 COLUMNS: Final = ("broker", "resource", "capacity", "log_dir", "limit_share")

@@ -24,14 +24,11 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.repositories.log_sizes import reported_log_dirs, total_bytes
 from jobs.runtime.settings import Settings
-from planner.load.resources import DISK, RESOURCES
+from planner.load.resources import DISK, REPLICAS, RESOURCES
 from schemas.rows import BrokerCapacity
 
 EVERY_BROKER: Final = -1
 """Broker id of a capacity that is for every broker without a row of its own, as in Cruise Control's files."""
-
-REPLICAS: Final = "replicas"
-"""The number of replicas that a broker may have. It is a limit, so all of it may be used unless its row has a share."""
 
 CAPACITY_COLUMNS: Final = ("broker_id", "log_dir", "resource", "capacity", "limit_share", "source")
 

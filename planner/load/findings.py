@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from planner.load.resources import CPU, DISK, IN, OUT, RESOURCES, Capacities
+from planner.load.resources import CPU, DISK, IN, OUT, REPLICAS, RESOURCES, Capacities
 from planner.load.sharing_brokers import sharing_brokers
 from schemas.enums import NO_LEADER
 from schemas.rows import BrokerLoad
@@ -88,11 +88,11 @@ def sum_of_known(*rates: float | None) -> float | None:
 
 
 def shares_of(load: BrokerLoad, capacities: Capacities) -> dict[str, float]:
-    """Return the share that a broker uses of each capacity that is known."""
-    known = capacities.get(load.broker_id, {})
+    """Return the share that a broker uses of each capacity that is known, REPLICAS among them."""
+    known, used = capacities.get(load.broker_id, {}), used_by(load) | {REPLICAS: float(load.replicas)}
     return {
         resource: amount / known[resource].amount
-        for resource, amount in used_by(load).items()
+        for resource, amount in used.items()
         if resource in known and known[resource].amount > 0
     }
 

@@ -17,6 +17,9 @@ CPU: Final = "cpu"
 
 RESOURCES: Final = (DISK, IN, OUT, CPU)
 
+REPLICAS: Final = "replicas"
+"""The number of replicas that a broker may have. It is a limit, so all of it may be used unless its row has a share."""
+
 LIMIT_SHARE: Final = 0.8
 """Share of a capacity above which a broker is above its limit, where its capacity states no other."""
 

@@ -35,6 +35,11 @@ CASES: Final[list[tuple[dict[str, Any], str | None, str | None]]] = [
     ({}, None, None),
     ({"above_limits": [LIMIT]}, "broker 3 uses 92% of its network in, and its limit is 80%", EVEN_OUT),
     (
+        {"above_limits": [AboveLimit(broker_id=1, resource="replicas", share=1.1, limit_share=1.0)]},
+        "broker 1 uses 110% of its allowed replicas, and its limit is 100%",
+        EVEN_OUT,
+    ),
+    (
         {"above_limits": [AboveLimit(broker_id=1, resource="cpu", share=0.95, limit_share=0.9), LIMIT, LIMIT]},
         "broker 1 uses 95% of its CPU, and its limit is 90%; 2 other limits are exceeded",
         EVEN_OUT,

@@ -38,7 +38,8 @@ def load(broker: int, rate: float = MB, **columns: Any) -> BrokerLoad:  # noqa: 
 def test_brokers_above_their_limits_the_furthest_first() -> None:
     capacities = {
         1: {"in": Capacity(2 * MB), "out": Capacity(MB, 1.0), "disk": Capacity(100.0)},
-        2: {"cpu": Capacity(100.0, 0.5), "in": Capacity(0.0)},
+        2: {"cpu": Capacity(100.0, 0.5), "in": Capacity(0.0), "replicas": Capacity(25.0, 1.0)},
+        3: {"replicas": Capacity(30.0, 1.0)},
         9: {"in": Capacity(1.0)},
     }
     loads = [load(1, 1.7 * MB, size_bytes=80), load(2, cpu=60.0), load(3)]
@@ -46,6 +47,7 @@ def test_brokers_above_their_limits_the_furthest_first() -> None:
     assert [(one.broker_id, one.resource, round(one.share, 6), one.limit_share) for one in found] == [
         (1, "out", 1.7, 1.0),
         (2, "cpu", 0.6, 0.5),
+        (2, "replicas", 1.2, 1.0),
         (1, "in", pytest.approx(0.85), 0.8),
     ]
 
