@@ -114,7 +114,7 @@ audit: ## Ask for known vulnerabilities of the versions that were tested; wants 
 	build/audit/bin/pip-audit --disable-pip --no-deps --strict -r constraints.txt
 	build/audit/bin/pip-audit --disable-pip --no-deps --strict -r airflow/constraints.txt
 
-# A test that fails beside others runs once more, alone: a busy machine may stop a broker for longer than it may lag.
+# A test that fails along with others runs once more, alone: a busy machine may stop a broker for longer than it may lag.
 # The output has both runs. The first test that fails again ends it.
 run_tests = $(2) $(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder -m $(1) \
     || $(2) $(BIN)/pytest --last-failed --last-failed-no-failures none --maxfail 1 -m $(1)

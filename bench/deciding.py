@@ -19,7 +19,7 @@ from typing import Final
 from bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
 from bench.figures import Figure
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress

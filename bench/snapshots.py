@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from bench.clusters.synthetic import Cluster, cluster
 from bench.figures import Cost, Driver, Figure, growths, median_of, seconds_of, timed
 from jobs.adapters.spark.session import start_session
-from jobs.adapters.zookeeper.source import ZooKeeperDataSource
+from jobs.adapters.zookeeper.spark_data_source import ZooKeeperDataSource
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import SurveyorError, UsageError
+from jobs.runtime.approval import Approve
 from jobs.runtime.confirmation import approval
 from jobs.runtime.console import CommandResult
 from jobs.runtime.options import command, run_as_script
-from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 
 

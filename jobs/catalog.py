@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import SurveyorError, UsageError
+from jobs.runtime.approval import Review
 from jobs.runtime.cli_enums import Dialect
 from jobs.runtime.confirmation import approval
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.options import on_spark, run_as_script
-from jobs.runtime.review import Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 

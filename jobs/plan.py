@@ -87,7 +87,7 @@ def elect(
 ) -> CommandResult:
     """Plan elections of preferred replicas, of brokers above the threshold or of given partitions."""
     from jobs.core.units import parse_seconds
-    from jobs.planning.elect import PreferredRequest
+    from jobs.planning.preferred_election import PreferredRequest
     from jobs.runtime.input_files import read_election
 
     del preferred  # there is no other kind

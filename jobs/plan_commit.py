@@ -20,7 +20,7 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
     from jobs.core.errors import ExitCode
     from jobs.core.units import parse_seconds
     from jobs.planning.plan_draft import report_plan
-    from jobs.repositories.plans.repository import rejection_codes
+    from jobs.repositories.plans.plans_reader import rejection_codes
     from jobs.runtime.suggestions import suggestion
     from schemas.stored_plan import BEGUN
 

@@ -1,4 +1,4 @@
-"""`surveyor reconcile`: one controller cycle in one process, which takes a snapshot, plans, asks and commits.
+"""`surveyor reconcile`: takes a snapshot, plans the repairs that are due, and commits them after a confirmation.
 
 Without --apply it takes the snapshot, stores the plan, and shows the writes of a commit. If it is killed, the same
 command continues: it plans the changes that a new snapshot shows to be due. --until-quiet repeats the

@@ -35,7 +35,7 @@ def status(
     if fleet:
         return status_of_fleet(settings, parallel)
     if as_of is None:
-        from jobs.execution.ended_plans import close_ended_before_status
+        from jobs.execution.partial_plan_closing import close_ended_before_status
 
         close_ended_before_status(settings)
     if watch is None:

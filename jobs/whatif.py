@@ -113,7 +113,7 @@ def whatif(
         return restart_result(settings, safety, None if everything else limit)
     if load:
         from jobs.planning.load_replay import report_backtest
-        from jobs.web.replay_page import show_backtest
+        from jobs.web.load_replay_page import show_backtest
 
         if out is not None:
             refuse_unwritable(out)

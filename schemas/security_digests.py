@@ -1,4 +1,4 @@
-"""ACLs, client quotas and SCRAM credentials in one form: equal if the same are read from ZooKeeper and from KRaft.
+"""Digests of ACLs, client quotas and SCRAM credentials; ZooKeeper and KRaft give the same digest for the same content.
 
 A snapshot keeps digests and no content: one of all rows of a kind, and one for each resource, entity or user. The
 functions for rows take the values of one, as both sources report them; `digest` takes many rows, in any order.

@@ -1,8 +1,8 @@
 """Which brokers to start when partitions are offline and none of their live replicas may lead them.
 
-The rule is in `planner.leadership.last_in_sync`. The state comes from ZooKeeper or a snapshot; for partitions whose
-state names no ISR member, the history of partitions is used. `status`, `reconcile`, `plan recover` and `verify` print
-the sentence of `Outage`.
+The rule is in `planner.leadership.broker_start_order`. The state comes from ZooKeeper or a snapshot; for partitions
+whose state names no ISR member, the history of partitions is used. `status`, `reconcile`, `plan recover` and `verify`
+print the sentence of `Outage`.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,7 +21,7 @@ from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import unclean_only_mask
-from planner.leadership.last_in_sync import BrokerStart, StartOrder, start_order
+from planner.leadership.broker_start_order import BrokerStart, StartOrder, start_order
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.rows import BrokerResponseRow, Key, PlanRecord, Row, Snapshot
 from schemas.text import broker_list, pluralise

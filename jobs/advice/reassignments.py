@@ -13,10 +13,10 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.plans import commit_command
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError
-from jobs.preconditions.running_reassignments import Reassignments, others_than, reassignment_statuses, reassignments_of
+from jobs.preconditions.reassignment_progress import Reassignments, others_than, reassignment_statuses, reassignments_of
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.moving_plans import MovingPlan, moving_plans
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line, suggestion

@@ -30,13 +30,13 @@ from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing
 from jobs.adapters.spark.engine import Engine, Place
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import read, sync
+from jobs.adapters.zookeeper.doctor_probes import server_time, unwritable_paths
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.lease_znode import lease_refusal
-from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
 from jobs.checks.check_results import CheckResult, Checks, CheckStatus, run_guarded
-from jobs.checks.common_checks import (
+from jobs.checks.cluster_checks import (
     CLOCK_WARNING_SECONDS,
     SET_CLOCK,
     clock_skew,
@@ -51,7 +51,7 @@ from jobs.checks.common_checks import (
 from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.migration_refusal import DURING_MIGRATION, is_started, migration_refusal
-from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, option_name
+from jobs.core.option_sources import ZOOKEEPER, ZOOKEEPER_CONFIG, option_name
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.foreign_changes import foreign_changes

@@ -17,7 +17,7 @@ from jobs.adapters.clusters.kraft import bootstrap_addresses
 from jobs.adapters.kraft.doctor_requests import SupportedVersions, probe_addresses, read_supported_versions
 from jobs.adapters.kraft.session import Quorum, read_from_broker
 from jobs.checks.check_results import CheckResult, Checks, CheckStatus, run_guarded
-from jobs.checks.common_checks import (
+from jobs.checks.cluster_checks import (
     clock_skew,
     history_results,
     missing_brokers,
@@ -27,7 +27,7 @@ from jobs.checks.common_checks import (
     returned_configs,
     see_status,
 )
-from jobs.core.option_places import BOOTSTRAP_SERVERS, option_name
+from jobs.core.option_sources import BOOTSTRAP_SERVERS, option_name
 from jobs.core.units import format_duration
 from jobs.runtime.pace import Clock
 from jobs.runtime.settings import Settings

@@ -24,7 +24,7 @@ from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, Carri
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.checks.check_results import CheckResult
-from jobs.checks.common_checks import quarantine_advice, remedies
+from jobs.checks.cluster_checks import quarantine_advice, remedies
 from jobs.core.migration_refusal import is_started, migration_refusal
 from jobs.repositories.controller_epochs import later_states_message
 from jobs.runtime.progress import progress

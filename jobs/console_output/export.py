@@ -11,7 +11,7 @@ import msgspec
 
 from jobs.console_output.reassign_partitions_text import generated, kafka_json
 from jobs.core.errors import ExitCode, RefusedError, UsageError
-from jobs.repositories.plans.repository import read_plan, refuse_edited
+from jobs.repositories.plans.plans_reader import read_plan, refuse_edited
 from jobs.runtime.cli_enums import Format
 from jobs.runtime.console import CommandResult, Result, log, next_in_json
 from jobs.runtime.output import emit, next_lines

@@ -11,8 +11,8 @@ from msgspec.structs import asdict
 from jobs.console_output.text_chart import Point, text_chart
 from jobs.runtime.console import CommandResult, Line, Result, table
 from jobs.runtime.settings import Settings
-from planner.load.effect_figures import SHARES, SIDES
 from planner.load.findings import UNEVEN_LOAD
+from planner.load.load_figures import SHARES, SIDES
 from schemas.text import pluralise
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 
 from jobs.console_output.loads import NO_CAPACITY
 from jobs.console_output.plan_figures import balance_lines, limit_warnings
+from jobs.runtime.approval import warning_lines
 from jobs.runtime.console import CommandResult, Line, Result, table
-from jobs.runtime.review import warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from planner.load.resources import RESOURCES

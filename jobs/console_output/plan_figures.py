@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from jobs.core.units import format_bytes
-from planner.load.effect_figures import SHARES
+from planner.load.load_figures import SHARES
 from planner.placement.plan_figures import (
     PlanFigures,
     RackCrowding,

@@ -5,7 +5,7 @@ from typing import Final
 
 from jobs.console_output.plan_figures import Span, limit_warnings
 from jobs.core.units import format_bytes
-from planner.load.effect_figures import (
+from planner.load.load_figures import (
     RESOURCE_NAMES,
     UNEVEN,
     WIDENED,

@@ -31,20 +31,20 @@ from jobs.preconditions.min_isr import below_min_isr, judged_topics, short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
-from jobs.repositories.change_counts import affecting_broker, count_changes, read_rows
 from jobs.repositories.copy_volume import space_warnings
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of, loss_warnings
 from jobs.repositories.drained_brokers import brokers_to_mark
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
+from jobs.repositories.plan_change_counts import affecting_broker, count_changes
 from jobs.repositories.plans.assumptions import assumptions_in_newest_snapshot
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from jobs.repositories.snapshots import outdated_plan, unread_by
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.console import format_cell, next_in_json, warnings_in_json
 from jobs.runtime.output import next_lines, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_commands
-from planner.load.effect_figures import load_in_json
+from planner.load.load_figures import load_in_json
 from planner.placement.plan_figures import figures_in
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord, Row
@@ -90,7 +90,7 @@ class PlanSelection:
         """Read the selected changes, with all columns if `whole`."""
         columns = None if whole else REVIEW_COLUMNS
         filters = self.only.filters(self.plan_id)
-        changes = read_rows(self.warehouse, "changes", ("wave", "topic", "partition"), *filters, columns=columns)
+        changes = self.warehouse.rows_in_order("changes", ("wave", "topic", "partition"), *filters, columns=columns)
         return changes if self.only.broker is None else affecting_broker(changes, self.only.broker)
 
     @property
@@ -98,18 +98,18 @@ class PlanSelection:
         return str(self.row.plan_id)
 
     def operations(self) -> StoredRows:
-        return read_rows(self.warehouse, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
+        return self.warehouse.rows_in_order("operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
 
     def rejections(self) -> StoredRows:
         """Read the selected rejections; none if a broker is selected, because rejections name no broker."""
         filters = self.only.filters(self.plan_id)
-        rejections = read_rows(self.warehouse, "rejections", ("topic", "partition"), *filters)
+        rejections = self.warehouse.rows_in_order("rejections", ("topic", "partition"), *filters)
         return rejections if self.only.broker is None else StoredRows(rejections.table.slice(0, 0))
 
     def evidence(self) -> StoredRows:
         topic = RowFilter(topic=self.only.topic).filters(self.plan_id)
         of_plan = topic if self.row.traits.has_evidence else [*topic, ("rank", "<", 0)]
-        return read_rows(self.warehouse, "evidence", ("topic", "partition", "rank"), *of_plan)
+        return self.warehouse.rows_in_order("evidence", ("topic", "partition", "rank"), *of_plan)
 
     def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:
         """Return the JSON result without the rows."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 from jobs.core.units import format_bytes
 from jobs.preconditions.topic_configs import checked_config, config_risks
 from jobs.repositories.deletion_impact import DeletionImpact
+from jobs.runtime.approval import warning_lines
 from jobs.runtime.console import format_cell, truncate
-from jobs.runtime.review import warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, OperationKind, RejectionCode

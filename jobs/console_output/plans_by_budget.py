@@ -10,7 +10,7 @@ from jobs.core.units import format_bytes
 from jobs.runtime.console import CommandResult, Line, Result, table
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
-from planner.load.effect_figures import SHARES
+from planner.load.load_figures import SHARES
 from planner.placement.plan_figures import WorstLoad
 from schemas.rows import Snapshot
 

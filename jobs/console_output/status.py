@@ -1,7 +1,4 @@
-"""`surveyor status`: a summary of a cluster, once or repeatedly.
-
-`jobs.checks.cluster_status` reads it.
-"""
+"""Text and JSON of `surveyor status`, once or repeatedly; `jobs.checks.cluster_status` reads the figures."""
 
 import shlex
 import sys

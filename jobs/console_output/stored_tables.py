@@ -18,8 +18,7 @@ from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
 from jobs.core.units import format_age
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
-from jobs.repositories.change_counts import read_rows
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from jobs.repositories.snapshots import as_of, find_snapshot, later_commit, rows_as_of, unread_in, with_age
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, log, table, warn
@@ -398,7 +397,7 @@ def show_of_plan(
     """Show the rows of a plan in a table."""
 
     def rows_of(plan_id: str) -> StoredRows:
-        return read_rows(settings.warehouse, name, order, ("plan_id", "=", plan_id))
+        return settings.warehouse.rows_in_order(name, order, ("plan_id", "=", plan_id))
 
     show_rows(settings, plan, name, columns, rows_of, everything=everything)
 

@@ -16,13 +16,13 @@ from typing import Final
 from jobs.adapters.zookeeper.cluster_state import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import Decisions
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import POLL_INTERVAL_SECONDS, PendingWork
 from jobs.controller.write_behind import WriteBehindLog
-from jobs.execution.batch.admin_znodes import (
+from jobs.execution.batch.znode_removal import (
     RemovedRequests,
     remove_empty,
     remove_topic,

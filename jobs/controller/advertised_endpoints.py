@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.adapters.request_server.listen_config import Security
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.controller_endpoints import broker_endpoints, served_listeners
 from jobs.core.errors import RefusedError
 from jobs.runtime.console import LogLine

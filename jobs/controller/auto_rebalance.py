@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from schemas.rows import BrokerConfig, Key
 from schemas.topic_configs import boolean, whole_number
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork
 from schemas.enums import Outcome

@@ -9,7 +9,7 @@ from jobs.adapters.brokers.reported_configs import DEFAULTS, read_broker_configs
 from jobs.adapters.zookeeper.cluster_state import read_brokers
 from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError
-from jobs.core.option_places import COMMAND_CONFIG, option_name
+from jobs.core.option_sources import COMMAND_CONFIG, option_name
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings

@@ -34,7 +34,7 @@ from jobs.controller.broker_requests.broker_startup import BrokerStartup
 from jobs.controller.broker_requests.responses import ResponseHandler, SilentBrokers
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.controller_endpoints import with_logins
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
@@ -42,8 +42,8 @@ from jobs.controller.drains import Drains
 from jobs.controller.failover_znodes import FailoverZnodes
 from jobs.controller.metadata_reader import MetadataReader, Observation
 from jobs.controller.pending_work import POLL_INTERVAL_SECONDS, DueWork, PendingWork
-from jobs.controller.phantom_replicas import PhantomReplicas
 from jobs.controller.plan_inbox import PlanInbox
+from jobs.controller.replicas_on_controller import PhantomReplicas
 from jobs.controller.request_handler import ActiveController, RequestHandler
 from jobs.controller.resync import Resync
 from jobs.controller.state_writer import StateWriter, Written

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.repositories.drained_brokers import has_registered_again
 from planner.broker_requests import notices_for_deletion
 from planner.rules.decisions import Decision

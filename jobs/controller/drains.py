@@ -7,7 +7,7 @@ Kafka has no such state. A drained broker is treated like a broker in controlled
 from dataclasses import dataclass
 
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.write_behind import EndedDrains, WriteBehindLog
 from jobs.runtime.console import LogLine

@@ -22,7 +22,7 @@ from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.controller.broker_protocols import earliest_protocol
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES

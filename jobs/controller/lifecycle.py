@@ -35,8 +35,8 @@ from jobs.controller.request_listener import Services, running_services
 from jobs.controller.term import ending, former_session_text, run_term
 from jobs.core.errors import MissingError, SurveyorError, UsageError
 from jobs.core.signals import defer_signals, exit_code, is_interrupted
+from jobs.runtime.approval import Approve, Review
 from jobs.runtime.console import CommandResult, log, truncate
-from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.text import pluralise

@@ -27,7 +27,7 @@ from jobs.adapters.zookeeper.connection import Znode, children, forbidden
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import key_of_state, state_path
 from jobs.adapters.zookeeper.topics import read_topic_rows, with_state
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.pending_work import DueWork
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import UnreadableError

@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry, Histogram, Metric
 from prometheus_client.core import CounterMetricFamily
 
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
+from jobs.controller.controller_context import ControllerContext
 from jobs.runtime.metric_families import HELP, MetricFamilies
 from jobs.runtime.metrics_server import MetricsServer
 from jobs.snapshots.health import arrays_of_table, unhealthy_masks
-from planner.columns.numpy_rules import partition_masks
+from planner.columns.partition_masks import partition_masks
 from schemas.enums import RequestKind
 from schemas.partition_info import PartitionInfo
 from schemas.topic_configs import DEFAULT_MIN_ISR

@@ -32,7 +32,7 @@ from jobs.adapters.zookeeper.plan_submission import (
     respond,
 )
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
@@ -43,7 +43,7 @@ from jobs.execution.commit_report import plan_result
 from jobs.execution.preflight import check_before_commit
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.actor import Actor, this_process
-from jobs.repositories.plans.repository import read_plan, refuse_unsubmitted
+from jobs.repositories.plans.plans_reader import read_plan, refuse_unsubmitted
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings

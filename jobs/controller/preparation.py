@@ -25,7 +25,7 @@ from jobs.adapters.zookeeper.cluster_state import DELETE_TOPICS, ClusterState, r
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, forbidden, with_retries
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.controller_endpoints import with_logins
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader

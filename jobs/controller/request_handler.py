@@ -44,7 +44,7 @@ from jobs.controller.broker_apis.controller_api_messages import (
 )
 from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
 from jobs.controller.broker_apis.producer_ids import allocate_block
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.controller_endpoints import authorizer_of
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.logs import module_logger

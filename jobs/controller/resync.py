@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, TOPICS
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader, topics_in_paths
 from jobs.controller.pending_work import DueWork
 

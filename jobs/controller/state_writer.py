@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import Decisions
 from jobs.controller.metadata_reader import MetadataReader

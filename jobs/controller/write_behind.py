@@ -29,8 +29,8 @@ from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
 from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows
+from jobs.repositories.plans.plan_rows import InMemoryRows, PlanHeader, plan_row, transition_after
 from jobs.repositories.plans.plans_writer import append_plans, apply_transition
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, plan_row, transition_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind
 from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord

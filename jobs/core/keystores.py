@@ -1,4 +1,4 @@
-"""Java's keystores of type PKCS12, read by cryptography. Other types are named, with the command that converts them."""
+"""Reads PKCS12 keystores; the error for another type names it, and the command that converts it."""
 
 import warnings
 from dataclasses import dataclass, field

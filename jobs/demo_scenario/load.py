@@ -19,7 +19,7 @@ from jobs.core.errors import SurveyorError
 from jobs.core.units import format_bytes
 from jobs.demo_scenario.scenario import ORDERS, DemoScenario
 from jobs.demo_scenario.traffic import Traffic
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.console import stdout
 from jobs.runtime.progress import progress

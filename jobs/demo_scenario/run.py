@@ -13,7 +13,7 @@ from jobs.adapters.embedded.migrating_cluster import MigratingCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.core.errors import ExitCode, RefusedError
-from jobs.core.option_places import WAREHOUSE
+from jobs.core.option_sources import WAREHOUSE
 from jobs.core.signals import raise_on_signal
 from jobs.demo_scenario.kraft import KRaftScenario
 from jobs.demo_scenario.load import LoadScenario

@@ -37,10 +37,10 @@ from jobs.preconditions.cancellation_plan import (
 )
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.plans.commit_log import CommitLog, requested_changes
+from jobs.repositories.plans.plans_reader import read_plan, refuse_edited
 from jobs.repositories.plans.plans_writer import apply_transition
-from jobs.repositories.plans.repository import read_plan, refuse_edited
+from jobs.runtime.approval import Approve
 from jobs.runtime.console import CommandResult
-from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
 from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, cancelled_replicas

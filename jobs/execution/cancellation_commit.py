@@ -16,8 +16,8 @@ from jobs.execution.admin.controller_client import ControllerClient
 from jobs.preconditions.cancellation_plan import SKIP_UNSAFE, CancellationPlan, PartitionStatus
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.names import Alias
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
-from jobs.repositories.plans.repository import read_plan, refuse_edited
+from jobs.repositories.plans.plan_rows import InMemoryRows, PlanHeader
+from jobs.repositories.plans.plans_reader import read_plan, refuse_edited
 from jobs.repositories.plans.store import store
 from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.settings import Settings

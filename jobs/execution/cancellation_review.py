@@ -11,8 +11,8 @@ from jobs.preconditions.cancellation_plan import PartitionStatus
 from jobs.preconditions.min_isr import cancelled_below_min_isr
 from jobs.repositories.snapshots import last_snapshot
 from jobs.repositories.warehouse_status import default_min_isr_of
+from jobs.runtime.approval import Approve, Review, warning_lines
 from jobs.runtime.console import CommandResult, Result, keep_warnings, log, warn
-from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion
 from planner.rules.effective_min_isr import min_isr_of

@@ -26,7 +26,6 @@ from jobs.core.signals import defer_signals, raise_on_signal, uninterruptible
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.running_waves import moving_partitions, read_blocked
 from jobs.execution.admin.throttle_configs import Throttle, parse_throttle
 from jobs.execution.admin.throttles import (
     not_removed_text,
@@ -34,19 +33,20 @@ from jobs.execution.admin.throttles import (
     other_throttled_plans,
     throttle_rows,
 )
+from jobs.execution.admin.wave_progress import moving_partitions, read_blocked
 from jobs.execution.batch.batch_commit import CommitContext, HeldControllership, commit_batch
 from jobs.execution.batch.notification import HoldBudget
 from jobs.execution.commit_options import CommitOptions
 from jobs.execution.commit_report import ReportExtras, refuse_unapproved, report_applied, report_dry
-from jobs.execution.ended_plans import close_ended_plans
 from jobs.execution.mode_selection import refuse_resident_drain
+from jobs.execution.partial_plan_closing import close_ended_plans
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
 from jobs.preconditions.limits import UNCOMMITTABLE, refuse_other_cluster
-from jobs.preconditions.running_reassignments import reassignments_of
+from jobs.preconditions.reassignment_progress import reassignments_of
 from jobs.repositories.actor import Actor, this_actor, this_process
 from jobs.repositories.plans.commit_log import CommitLog, count_outcomes
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.plans.plans_writer import record_submission
-from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from jobs.core.units import parse_seconds
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.preconditions.limits import CommitLimits
+from jobs.runtime.approval import Approve
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.input_files import parse_broker_ids
-from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 
 

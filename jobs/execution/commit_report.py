@@ -25,11 +25,11 @@ from jobs.repositories.copy_volume import Volume, volume_rows
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact
 from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.plans.commit_log import CommitLog, closed_line, count_outcomes
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
+from jobs.runtime.approval import Review, warning_lines
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, keep_warnings, log, truncate
 from jobs.runtime.progress import progress
-from jobs.runtime.review import Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_commands
 from schemas.enums import OperationKind, Outcome

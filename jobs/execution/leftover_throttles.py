@@ -18,8 +18,8 @@ from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.actor import this_process
 from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.repositories.warehouse_status import throttled_plans
+from jobs.runtime.approval import Review
 from jobs.runtime.console import CommandResult, truncate, warn
-from jobs.runtime.review import Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now

@@ -3,7 +3,7 @@
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
 from jobs.adapters.clusters.interface import WHY_NO_FENCE, Cluster, ClusterMetadata
 from jobs.core.errors import RefusedError, UsageError
-from jobs.core.option_places import COMMAND_CONFIG, option_name
+from jobs.core.option_sources import COMMAND_CONFIG, option_name
 from jobs.execution.admin.connections import LoginFailedError, admin_of, login_failure_of
 from jobs.execution.admin.controller_client import EXECUTABLE
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions

@@ -30,8 +30,8 @@ from jobs.execution.cancellation_commit import cancellation_of, carry_out, param
 from jobs.execution.cancellation_review import below_min_isr_warnings, dry_run, refuse_unapproved
 from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus, partitions_of
 from jobs.repositories.plans.moving_plans import moving_plans
+from jobs.runtime.approval import Approve
 from jobs.runtime.console import CommandResult, log, truncate, warn
-from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, same_step
 from planner.reassignment.reassignment_status import ReassignmentStatus

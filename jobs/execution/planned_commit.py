@@ -14,10 +14,10 @@ from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import commit_plan
 from jobs.execution.commit_options import CommitOptions, commit_limits, hold_seconds
 from jobs.execution.verification import verify_stored
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
+from jobs.runtime.approval import Approve
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, warn
-from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import with_full_commands
 from planner.reassignment.reassignment_status import ReassignmentStatus

@@ -22,11 +22,11 @@ from jobs.preconditions.cancellation_plan import refuse_unsafe_rows
 from jobs.preconditions.change_preconditions import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
 from jobs.preconditions.operations import check_operations, confirm_creations
-from jobs.preconditions.running_reassignments import classify, reassignments_of
+from jobs.preconditions.reassignment_progress import classify, reassignments_of
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.plans.assumptions import brokers_since_plan
-from jobs.repositories.plans.repository import planned_registrations, refuse_edited
+from jobs.repositories.plans.plans_reader import planned_registrations, refuse_edited
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import warn
 from jobs.runtime.settings import Settings

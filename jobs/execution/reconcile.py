@@ -34,10 +34,10 @@ from jobs.execution.commit_report import (
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.plans.commit_log import CommitLog, count_outcomes
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
+from jobs.runtime.approval import Review
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log
-from jobs.runtime.review import Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, suggestion
 from schemas.enums import RejectionCode

@@ -23,9 +23,9 @@ from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.plans.begun_plans import begun_plan
 from jobs.repositories.plans.commit_log import CommitLog, requested_changes
 from jobs.repositories.plans.names import Alias, give_name, plan_named, refuse_other_parameters
+from jobs.repositories.plans.plan_rows import InMemoryRows, PlanHeader, parameters_json
+from jobs.repositories.plans.plans_reader import find_plan, read_plan, refuse_edited, rejection_codes
 from jobs.repositories.plans.plans_writer import apply_transition
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, parameters_json
-from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited, rejection_codes
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of

@@ -14,14 +14,14 @@ from jobs.advice.outage import outage_after
 from jobs.console_output.copy_progress import copy_figures
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
-from jobs.execution.admin.running_waves import blocked_text
+from jobs.execution.admin.wave_progress import blocked_text
 from jobs.execution.copy_measurement import measure
-from jobs.execution.ended_plans import close_ended
+from jobs.execution.partial_plan_closing import close_ended
 from jobs.execution.rollback import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
 from jobs.preconditions.limits import refuse_other_id
 from jobs.repositories.plans.commit_log import record_completion
-from jobs.repositories.plans.repository import find_plan, read_plan
+from jobs.repositories.plans.plans_reader import find_plan, read_plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
 from jobs.repositories.warehouse_status import throttled_plans
 from jobs.runtime.settings import Settings

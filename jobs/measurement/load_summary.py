@@ -16,6 +16,7 @@ from jobs.core.arrow_rows import values_of
 from jobs.measurement.disks import read_disks
 from jobs.repositories.capacities import broker_capacities
 from jobs.repositories.drained_brokers import able_brokers, drained_brokers
+from jobs.repositories.load_sources import has_sizes, plan_loads
 from jobs.repositories.loads import (
     DAY,
     HOUR,
@@ -28,7 +29,6 @@ from jobs.repositories.loads import (
     read_assignment,
     with_assignment,
 )
-from jobs.repositories.plan_loads import has_sizes, plan_loads
 from jobs.repositories.snapshots import live_brokers_as_of
 from jobs.runtime.settings import Settings
 from planner.load.disk_forecast import Disk, FillingDisk, filling_disks, growth_of

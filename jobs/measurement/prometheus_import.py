@@ -1,4 +1,4 @@
-"""Weeks of broker and topic metrics from Prometheus in table `broker_metrics`, hour by hour.
+"""Imports weeks of broker and topic metrics from Prometheus into table `broker_metrics`, hour by hour.
 
 A day is requested, and stored in one commit, at a time. An interrupted import continues where it stopped, because hours
 that are stored are not requested again. A range that is too much for the server is requested in halves. Queries that

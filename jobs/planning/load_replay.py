@@ -18,11 +18,11 @@ from jobs.planning.plan_draft import look
 from jobs.planning.plan_load import brokers_with_shares, loads_by_hour
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.loads import find_window
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from jobs.runtime.console import CommandResult
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
-from planner.load.effect_figures import MULTIPLE_DIGITS, SIDES, ResourceEffect
+from planner.load.load_figures import MULTIPLE_DIGITS, SIDES, ResourceEffect
 from planner.load.plan_effect import plan_effect, plan_ends
 from planner.load.resource_effects import resource_effects
 from planner.load.sharing_brokers import by_capacity

@@ -30,9 +30,9 @@ from jobs.runtime.console import CommandResult
 from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
-from planner.columns.broker_shares import broker_weights
+from planner.columns.broker_weights import broker_weights
 from planner.load.disk_forecast import seconds_until_full
-from planner.load.effect_figures import SHARES
+from planner.load.load_figures import SHARES
 from planner.placement.load_balancing.load_model import ReplicaLoads
 from planner.placement.model import broker_indexes
 from planner.placement.plan_figures import MULTIPLE_DIGITS, balance_figures, figures_of, worst_load

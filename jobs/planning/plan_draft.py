@@ -46,13 +46,13 @@ from jobs.repositories.plans.names import (
     refuse_other_parameters,
     refuse_refresh,
 )
-from jobs.repositories.plans.record_builders import (
+from jobs.repositories.plans.plan_rows import (
     InMemoryRows,
     PlanHeader,
     parameters_json,
     plan_condition,
 )
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, refresh_hint, with_age
 from jobs.repositories.vanished_topics import vanished_by
@@ -61,7 +61,7 @@ from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
-from planner.load.effect_figures import LoadFigures, load_in_json
+from planner.load.load_figures import LoadFigures, load_in_json
 from planner.load.resources import DISK
 from planner.placement.plan_figures import stored_figures
 from schemas.enums import PlanKind, PlanStatus

@@ -17,11 +17,11 @@ from jobs.core.errors import UnreadableError
 from jobs.measurement.load_summary import read_capacities
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.drained_brokers import able_brokers, drained_brokers
+from jobs.repositories.load_sources import LoadRows, plan_loads
 from jobs.repositories.loads import HOUR
-from jobs.repositories.plan_loads import LoadRows, plan_loads
 from jobs.runtime.settings import Settings
 from planner.columns.shape import with_schema
-from planner.load.effect_figures import LoadFigures
+from planner.load.load_figures import LoadFigures
 from planner.load.plan_effect import LOADS, plan_effect, plan_ends, with_topic_means
 from planner.load.resource_effects import load_figures
 from planner.load.sharing_brokers import Shares, sharing_brokers

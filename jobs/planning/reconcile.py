@@ -25,7 +25,7 @@ from jobs.core.errors import UsageError
 from jobs.planning.plan_draft import PlanDraft, make_plan
 from jobs.planning.planning_tables import PlanningTables, vanished_states
 from jobs.repositories.broker_responses import event_lines
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_unversioned, rows_as_of
 from jobs.runtime.console import log

@@ -14,7 +14,7 @@ from jobs.core.migration_refusal import is_started, migration_refusal
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now
-from planner.columns.numpy_rules import has_broker
+from planner.columns.partition_masks import has_broker
 from planner.rules.quorum import is_current
 from schemas.enums import NO_CONTROLLER, NO_LEADER
 from schemas.rows import BrokerConfig, BrokerResponseRow, Snapshot

@@ -18,7 +18,7 @@ from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import PARTITION, ClusterView, view_of
 from jobs.snapshots.health import arrays_of, unhealthy_masks
-from planner.columns.numpy_rules import partition_masks, slot_mask
+from planner.columns.partition_masks import partition_masks, slot_mask
 from planner.rules.effective_min_isr import known_min_isr
 from planner.rules.inputs import BrokerSets, failed_log_dirs
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart

@@ -32,7 +32,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import arrays_of
-from planner.columns.numpy_rules import Bools, lost_partitions
+from planner.columns.partition_masks import Bools, lost_partitions
 from planner.topics.rack_crowding import crowded_rows
 from planner.whatif.impact import BrokersLost
 from planner.whatif.impact import whatif as costs_of_losing

@@ -1,4 +1,4 @@
-"""Whether a change may still be written: compare the current state with the plan's snapshot.
+"""The status of a change by the cluster's current state: pending, already applied or stale.
 
 A change is already applied if leader, ISR and leader epoch are the `_after` values at the version after. It is stale if
 a version has moved on, if a broker that it requires has left or registered again, or if a broker that must be dead has

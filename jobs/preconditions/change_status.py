@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason, state_now, turns_back
 from jobs.preconditions.operations import differing_topics, outcome_of
-from jobs.preconditions.running_reassignments import planned_reassignment_status
+from jobs.preconditions.reassignment_progress import planned_reassignment_status
 from planner.placement.plan_figures import Figures, spans_of
 from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus

@@ -1,5 +1,4 @@
-"""Partitions that a plan leaves below min.insync.replicas, with too few in-sync replicas or with too few replicas at
-all.
+"""Partitions of which a plan leaves fewer in-sync replicas, or fewer replicas, than min.insync.replicas.
 
 If fewer replicas are in sync, producers with acks=all get only errors until a replica returns. For reassignments the
 length of the new replica list counts, even if the list was as short before: the lint refuses only what the plan makes

@@ -1,6 +1,6 @@
 """State that a plan's changes depend on in addition to their columns, in a cluster without versions.
 
-Eligible leader replicas are not in the table `changes`, so `jobs.repositories.plans.repository` reads them from the
+Eligible leader replicas are not in the table `changes`, so `jobs.repositories.plans.plans_reader` reads them from the
 snapshot. They are unknown for a rollback, which is computed from the live cluster and not from a snapshot. They are
 also unknown for a plan with versions of znodes, which does not need them.
 """

@@ -15,7 +15,7 @@ from jobs.adapters.delta.warehouse import R, Warehouse, decode_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
-from jobs.core.option_places import WAREHOUSE, option_name
+from jobs.core.option_sources import WAREHOUSE, option_name
 from jobs.core.units import format_age
 from jobs.preconditions.unread_metadata import UnreadMetadata, depends_on_unread, unread_among, unread_topics
 from schemas.columns import KEY_COLUMNS

@@ -8,9 +8,9 @@ import typer
 
 from jobs.core import status_line
 from jobs.core.errors import RefusedError
+from jobs.runtime.approval import Approve, Review, warning_lines
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.output import show
-from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
 from schemas.enums import PlanStatus
 

@@ -16,7 +16,7 @@ import typer
 
 from jobs.core.errors import WORST_FIRST, ExitCode, SurveyorError
 from jobs.core.logs import fleet_cluster_scope
-from jobs.core.option_places import option_places_of_cluster
+from jobs.core.option_sources import option_places_of_cluster
 from jobs.core.units import Part
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, Result, log, separate_warnings, table

@@ -21,7 +21,7 @@ from jobs.core import logs
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
 from jobs.core.masking import strip_passwords
-from jobs.core.option_places import conf_section, option_places
+from jobs.core.option_sources import conf_section, option_places
 from jobs.core.signals import end_unless_own_interrupt, exit_code, json_output, stop_handling
 from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable

@@ -26,7 +26,7 @@ from jobs.core import logs
 from jobs.core.addresses import refuse_invalid_servers
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
-from jobs.core.option_places import (
+from jobs.core.option_sources import (
     BOOTSTRAP_SERVERS,
     COMMAND_CONFIG,
     CONF,
@@ -195,7 +195,7 @@ class Settings:
     given_options: GivenOptions = field(default_factory=dict)
     """Options typed on the command line, which suggested commands repeat."""
     places: Mapping[str, str] = field(default_factory=dict)
-    """Sources of the values of options, for messages (`jobs.core.option_places`)."""
+    """Sources of the values of options, for messages (`jobs.core.option_sources`)."""
     conf_section: str | None = None
     """The only section of the file with the cluster's address, with --all-clusters."""
     pace: Pace = DEFAULT

@@ -24,7 +24,7 @@ from jobs.repositories.controller_epochs import latest_epoch
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.copy_throttles import count_limited
 from planner.columns.broker_skew import Skew, skew_of
-from planner.columns.numpy_rules import (
+from planner.columns.partition_masks import (
     PartitionArrays,
     PartitionMasks,
     has_broker,

@@ -22,7 +22,7 @@ from jobs.adapters.spark.session import task_progress
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
-from jobs.snapshots.staging import StagedRowCount, stage_topics
+from jobs.snapshots.topic_reading import StagedRowCount, stage_topics
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.security_digests import SecurityReading
 from schemas.text import join_ids, pluralise

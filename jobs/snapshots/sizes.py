@@ -15,7 +15,7 @@ from msgspec import Struct
 from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
-from jobs.core.option_places import COMMAND_CONFIG, option_name
+from jobs.core.option_sources import COMMAND_CONFIG, option_name
 from jobs.core.units import Part, format_bytes
 from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, Summary, warn

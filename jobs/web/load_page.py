@@ -1,6 +1,6 @@
-"""The load of a cluster on the pages: brokers by hour, their shares of capacities, and the hottest partitions.
+"""What the report and the dashboard show of load: brokers by hour, shares of capacities, and the hottest partitions.
 
-The report and the dashboard show the same figures, maps and tables.
+Both show the same figures, maps and tables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

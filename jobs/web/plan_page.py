@@ -27,11 +27,11 @@ from jobs.core.errors import RefusedError, UsageError
 from jobs.core.masking import masked_json, masked_text
 from jobs.core.units import format_age, format_bytes, format_duration
 from jobs.preconditions.limits import UNCOMMITTABLE
-from jobs.repositories.change_counts import ChangeCounts, count_changes
 from jobs.repositories.copy_volume import Volume
 from jobs.repositories.log_sizes import stored_volume
+from jobs.repositories.plan_change_counts import ChangeCounts, count_changes
 from jobs.repositories.plans import arrow_digest
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries, structs_of
@@ -39,7 +39,7 @@ from jobs.web.charts import Chart, Group, bars, format_number, lines
 from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable, masked_column
 from jobs.web.render import Fact, alarming, fact, render, shown_time, snapshot_header
-from planner.load.effect_figures import SHARES
+from planner.load.load_figures import SHARES
 from planner.placement.plan_figures import BalanceFigures, PlanFigures, figures_in
 from schemas.enums import PlanStatus
 from schemas.plan_digest import plan_header

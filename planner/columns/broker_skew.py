@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from planner.columns.numpy_rules import Ints, PartitionArrays
+from planner.columns.partition_masks import Ints, PartitionArrays
 
 FAR_RATIO: Final = 1.5
 """A broker is far above an even share from this many times the share on."""

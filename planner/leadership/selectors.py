@@ -1,4 +1,4 @@
-"""Leader selectors: the next leader and its ISR, one transform per strategy.
+"""Leader selectors: the next leader and ISR of partitions, by the strategies of offline and of preferred replicas.
 
 Corresponds to `Election.scala`: of the candidates, in their order, the first that is live and in the ISR leads. A
 drained broker leads only if no other candidate can, and never becomes leader again as the preferred replica. In:

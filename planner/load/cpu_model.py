@@ -1,4 +1,4 @@
-"""The CPU of a broker, as a sum of what its leaders receive, what they send, and what its followers receive.
+"""The CPU of a broker as a weighted sum of byte rates: that leaders receive, that they send, that followers receive.
 
 The share of all cores that a byte per second takes is the non-negative least-squares fit to measured hours of brokers.
 Cruise Control has the same three terms in `LinearRegressionModelParameters`. Only the sums of products of the

@@ -1,4 +1,4 @@
-"""The rows of PARTITION_LOAD and GROUP_LOAD: what partitions carry and groups read in an hour.
+"""The load of each hour, from samples: bytes of partitions (PARTITION_LOAD) and reads of groups (GROUP_LOAD).
 
 Samples move once, as numbers, to the task of their topic, which computes all hours of the topic on arrays
 (`partition_hours`, `group_hours`). Names of topics and groups are looked up at the end.

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from planner.columns.shape import with_schema
-from planner.load.effect_figures import MEASURES, MEASURES_OF, SIDES
+from planner.load.load_figures import MEASURES, MEASURES_OF, SIDES
 from planner.load.resources import RESOURCES
 from schemas.tables import PARTITION_KEY
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.load.effect_figures import MEASURES, MEASURES_OF, ROUNDING, SIDES, LoadFigures, ResourceEffect, worst_of
+from planner.load.load_figures import MEASURES, MEASURES_OF, ROUNDING, SIDES, LoadFigures, ResourceEffect, worst_of
 from planner.load.resources import RESOURCES
 from planner.load.sharing_brokers import Shares
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from planner.columns.broker_shares import broker_weights
+from planner.columns.broker_weights import broker_weights
 from planner.load.resources import RESOURCES, Capacities
 
 Shares = Mapping[int, Mapping[str, float]]

@@ -1,4 +1,4 @@
-"""The whole state of a partition of KRaft: what differs between two readings, and what a request does not explain.
+"""Differences between two readings of a KRaft partition: changes since planning, and those no request causes.
 
 Corresponds to `PartitionRegistration`. Brokers of a KRaft cluster do not report the partition epoch, by which its
 controller distinguishes states (`ReplicationControlManager.alterPartition`). So a change depends on the whole state of

@@ -1,4 +1,4 @@
-"""One cycle of the controller: from the tables to everything that is due.
+"""One cycle of the controller: from the tables to the changes of partitions and deletions of topics that are due.
 
 Corresponds to what `KafkaController.process` does on its events, for all of them at once: a cycle sees the present
 state and not what has happened. Each rule decides for each partition; the first one in `Precedence` makes the change,

@@ -1,4 +1,4 @@
-"""Decisions of rules about partitions (a change, or why there is none) and the order of several changes.
+"""The decision on each partition: a change or the reason for none, and of several changes the first by `Precedence`.
 
 Corresponds to the order in which `KafkaController` handles the effects of one event. A cycle makes one change at most
 to a partition, and the next cycle takes the next step. Of several changes the first one in `Precedence` is made, and

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from planner.columns.numpy_rules import Bools, Ints, has_broker
+from planner.columns.partition_masks import Bools, Ints, has_broker
 from planner.placement.racks import NO_RACK
 from planner.placement.racks import max_per_rack as crowding_of_rows
 from schemas.enums import NO_LEADER

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from jobs.checks.check_results import CheckResult
 from jobs.cli import app
-from jobs.core.option_places import COMMAND_CONFIG, option_name
+from jobs.core.option_sources import COMMAND_CONFIG, option_name
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from tests.jobs.support.commands.commands import Surveyor

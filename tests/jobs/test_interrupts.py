@@ -65,12 +65,12 @@ main()
 READ_BY_EXECUTORS = """\
 from jobs import cli
 from jobs.runtime.pace import Pace
-from jobs.snapshots import staging
+from jobs.snapshots import topic_reading
 run = cli.main
 cli.main = lambda: run(Pace(small_cluster=0))
-read_on_executors = staging.read_on_executors
+read_on_executors = topic_reading.read_on_executors
 asleep = "java_method('java.lang.Thread', 'sleep', 60000L) = 'null'"
-staging.read_on_executors = lambda *args: read_on_executors(*args).where(asleep)
+topic_reading.read_on_executors = lambda *args: read_on_executors(*args).where(asleep)
 from jobs.entry import main
 main()
 """
@@ -80,17 +80,17 @@ READ_BY_THE_ENGINE: Final = """\
 import time
 from jobs import cli
 from jobs.runtime.pace import Pace
-from jobs.snapshots import staging
+from jobs.snapshots import topic_reading
 run = cli.main
 cli.main = lambda: run(Pace(small_cluster=0))
-read_on_executors = staging.read_on_executors
+read_on_executors = topic_reading.read_on_executors
 def asleep(batches):
     time.sleep(60)
     yield from batches
 def read(*args):
     rows = read_on_executors(*args)
     return rows.mapInArrow(asleep, rows.schema)
-staging.read_on_executors = read
+topic_reading.read_on_executors = read
 from jobs.entry import main
 main()
 """

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
 from planner.columns.broker_sets import FAILED_COLUMN, with_drained
-from planner.columns.numpy_rules import Ints, PartitionArrays
+from planner.columns.partition_masks import Ints, PartitionArrays
 from planner.rules.effective_min_isr import default_min_isr, min_isr_of
 from schemas.enums import NO_LEADER, DrainMode
 from schemas.partition_info import PartitionInfo

@@ -39,14 +39,14 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
 )
 
-from jobs.adapters.brokers.broker_client import answering
+from jobs.adapters.brokers.kafka_python_client import answering
 from jobs.adapters.brokers.kerberos_mechanism import LOGIN
 from jobs.adapters.brokers.oauth_tokens import TOKEN_KEYS, TokenError, TokenProvider, provider_of
 from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, KerberosLogin, login_of
 from jobs.core.errors import RefusedError, SurveyorError, UsageError
 from jobs.core.jaas import login_module
 from jobs.core.logs import module_logger, quiet_logger
-from jobs.core.option_places import COMMAND_CONFIG, option_name, value_at
+from jobs.core.option_sources import COMMAND_CONFIG, option_name, value_at
 from jobs.core.properties import HOST_NAMES, PROVIDERS, TOKEN_COMMAND, read_key_values
 from jobs.core.tls_files import ENABLED_PROTOCOLS, TLS_KEYS, client_context
 from schemas.replica_assignment import target

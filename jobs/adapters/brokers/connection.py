@@ -35,7 +35,7 @@ from jobs.adapters.brokers.listeners import (
 from jobs.adapters.brokers.transport import Transport
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import RefusedError, UsageError
-from jobs.core.option_places import COMMAND_CONFIG, option_name
+from jobs.core.option_sources import COMMAND_CONFIG, option_name
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import CLUSTER_AUTHORIZATION_FAILED
 from schemas.rows import Broker

@@ -14,7 +14,7 @@ from typing import Any, Final
 from jobs.adapters.brokers.admin_client import OAUTHBEARER, TLS, read_properties
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import UsageError
-from jobs.core.option_places import COMMAND_CONFIG, option_name, value_at
+from jobs.core.option_sources import COMMAND_CONFIG, option_name, value_at
 from schemas.rows import Broker
 from schemas.znode_codecs import Endpoint
 from schemas.znode_json import PLAINTEXT

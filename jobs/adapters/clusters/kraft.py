@@ -61,7 +61,7 @@ from jobs.adapters.kraft.topics import (
     torn_between,
 )
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.core.option_places import BOOTSTRAP_SERVERS, option_name
+from jobs.core.option_sources import BOOTSTRAP_SERVERS, option_name
 from jobs.core.properties import on_executor
 from schemas.broker_config_names import AUTHORIZER, DEFAULT_ENTITY
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from deltalake import DeltaTable
 
-from jobs.core.option_places import WAREHOUSE, option_name
+from jobs.core.option_sources import WAREHOUSE, option_name
 from schemas.columns import KEY_COLUMNS, SCHEMA_VERSION, TABLE_COLUMNS
 
 VERSION_PROPERTY: Final = "surveyor.schemaVersion"

@@ -22,7 +22,7 @@ from jobs.adapters.delta.arrow_reads import delta_files
 from jobs.adapters.delta.warehouse_paths import ACCESS_DENIED, is_hdfs, store_error_reason
 from jobs.core.addresses import allows_http
 from jobs.core.errors import SurveyorError
-from jobs.core.option_places import WAREHOUSE, value_at
+from jobs.core.option_sources import WAREHOUSE, value_at
 
 
 def require_conditional_writes(warehouse: str) -> None:

@@ -1,4 +1,4 @@
-"""The tables of `schemas.columns` in Delta: created, and upgraded from columns and constraints of older versions."""
+"""Creates the Delta tables of `schemas.columns`, and adds columns and constraints that older tables lack."""
 
 import json
 from collections.abc import Mapping, Sequence

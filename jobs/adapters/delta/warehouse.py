@@ -45,9 +45,9 @@ from jobs.adapters.delta.warehouse_paths import (
     refuse_without_log,
     store_error_reason,
 )
-from jobs.core.arrow_rows import as_rows, values_of
+from jobs.core.arrow_rows import StoredRows, as_rows, values_of
 from jobs.core.errors import SurveyorError, UnreadableError
-from jobs.core.option_places import WAREHOUSE, option_name
+from jobs.core.option_sources import WAREHOUSE, option_name
 from schemas.columns import CHECKS, TABLE_COLUMNS
 from schemas.rows import Change, Row, TableRow
 
@@ -223,6 +223,13 @@ class Warehouse:
     def rows(self, table: str, *filters: Filter, version: int | None = None) -> list[Row]:
         """Read rows as dictionaries."""
         return as_rows(self.read(table, *filters, version=version))
+
+    def rows_in_order(
+        self, table: str, order: Sequence[str], *filters: Filter, columns: Sequence[str] | None = None
+    ) -> StoredRows:
+        """Read the rows that pass all `filters`, ascending by the columns of `order`."""
+        rows = self.read(table, *filters, columns=columns)
+        return StoredRows(rows.sort_by([(column, "ascending") for column in order]).combine_chunks())
 
     def typed_rows(self, row: type[R], *filters: Filter, version: int | None = None) -> list[R]:
         """Read rows as structs."""

@@ -19,7 +19,7 @@ from jobs.adapters.kerberos.login import ticket_failure
 from jobs.core.addresses import S3_ENDPOINTS, allows_http, is_amazon_s3, refuse_credentials, s3_endpoint
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.core.masking import strip_passwords
-from jobs.core.option_places import WAREHOUSE, option_name, value_at
+from jobs.core.option_sources import WAREHOUSE, option_name, value_at
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 

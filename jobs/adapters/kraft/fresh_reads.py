@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from jobs.adapters.brokers.admin_client import bootstrap, describe_error
-from jobs.adapters.brokers.broker_client import connected_broker
 from jobs.adapters.brokers.fanout import Ask
+from jobs.adapters.brokers.kafka_python_client import connected_broker
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError, read_cluster, read_last_applied
 from jobs.adapters.kraft.session import (
     FAILURES,
@@ -26,7 +26,7 @@ from jobs.adapters.kraft.session import (
     read_from_broker,
 )
 from jobs.core.errors import UnreadableError
-from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name
+from jobs.core.option_sources import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name
 from schemas.rows import Broker
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersi
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error
-from jobs.adapters.brokers.broker_client import TimedAsk, connected_broker, first_answers, negotiate
 from jobs.adapters.brokers.connection import REFUSED_LOGINS, refusal_at
+from jobs.adapters.brokers.kafka_python_client import TimedAsk, connected_broker, first_answers, negotiate
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name
+from jobs.core.option_sources import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name
 from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
 from schemas.rows import Voter
 

@@ -1,4 +1,4 @@
-"""One connection of a client: its requests are answered in order, the next is read once the last is answered.
+"""One connection of a client: each request is answered before the next one is read.
 
 Corresponds to `KafkaChannel` and `SocketServer.Processor`. Unauthenticated clients have strict limits. Idle connections
 time out.

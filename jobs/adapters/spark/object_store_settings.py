@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from jobs.adapters.java.jars import AZURE, GCS, S3
 from jobs.core.addresses import s3_endpoint
 from jobs.core.errors import UsageError
-from jobs.core.option_places import WAREHOUSE, value_at
+from jobs.core.option_sources import WAREHOUSE, value_at
 
 _HADOOP: Final = "spark.hadoop.fs"
 _OAUTH: Final = "org.apache.hadoop.fs.azurebfs.oauth2"

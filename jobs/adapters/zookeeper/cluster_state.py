@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
 from jobs.core.migration_refusal import MADE_BY_HAND, UNDECODABLE
-from jobs.core.option_places import ZOOKEEPER, option_name
+from jobs.core.option_sources import ZOOKEEPER, option_name
 from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decode_failures import ignored_reassignment, impact_of

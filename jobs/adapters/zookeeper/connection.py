@@ -34,7 +34,7 @@ from jobs.adapters.kerberos.login import KerberosError, KerberosLogin
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options, login_in
 from jobs.core.errors import NoAnswerError, SurveyorError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
-from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, option_name, value_at
+from jobs.core.option_sources import ZOOKEEPER, ZOOKEEPER_CONFIG, option_name, value_at
 from jobs.core.signals import uninterruptible
 from schemas.znode_paths import TOPICS
 

@@ -33,7 +33,7 @@ from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_refusal import refuse_migration
-from jobs.core.option_places import conf_section
+from jobs.core.option_sources import conf_section
 from jobs.core.signals import is_interrupted
 from schemas.current_state import CurrentCluster
 from schemas.enums import NO_CONTROLLER

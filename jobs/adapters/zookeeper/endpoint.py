@@ -12,7 +12,7 @@ from typing import Any, Final
 from jobs.adapters.kerberos.login import GSSAPI, INSTALL, KERBEROS_KEYS, KerberosLogin, login_of
 from jobs.core.errors import MissingError, UsageError
 from jobs.core.jaas import login_module
-from jobs.core.option_places import ZOOKEEPER_CONFIG, value_at
+from jobs.core.option_sources import ZOOKEEPER_CONFIG, value_at
 from jobs.core.properties import HOST_NAMES, read_key_values
 from jobs.core.tls_files import TLS_KEYS, client_context
 

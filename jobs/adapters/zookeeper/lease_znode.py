@@ -30,7 +30,7 @@ from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.adapters.zookeeper.endpoint import acl_id
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
-from jobs.core.option_places import ZOOKEEPER_CONFIG, conf_section, option_name, value_at
+from jobs.core.option_sources import ZOOKEEPER_CONFIG, conf_section, option_name, value_at
 from schemas.lease_holder import (
     LeaseHolder,
     encode_holder,

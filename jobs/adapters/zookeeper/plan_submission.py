@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.cluster_state import CONTROLLER
 from jobs.adapters.zookeeper.connection import Znode, await_result, children, read, sync, use_kafka_acl
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.core.errors import RefusedError
-from jobs.core.option_places import ZOOKEEPER_CONFIG, option_name
+from jobs.core.option_sources import ZOOKEEPER_CONFIG, option_name
 from schemas.lease_holder import LeaseHolder, decode_holder, encode_holder
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted
 from schemas.znode_codecs import MalformedZnodeError

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Op
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.core.errors import SurveyorError
 from jobs.execution.batch.topic_znodes import too_large
 from schemas.inter_broker_protocol import Protocol

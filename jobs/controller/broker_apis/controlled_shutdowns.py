@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from jobs.controller.broker_apis.isr_changes import IsrChanges
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.drains import Drains
 from jobs.controller.pending_work import drained

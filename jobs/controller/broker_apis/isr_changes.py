@@ -13,7 +13,7 @@ from jobs.controller.bounced_brokers import BouncedBrokers
 from jobs.controller.broker_apis.isr_writer import IsrWriter
 from jobs.controller.broker_protocols import ALTER_ISR_SINCE, earliest_protocol
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork

@@ -23,7 +23,7 @@ from jobs.adapters.zookeeper.multi import Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import STATE_FIELDS, with_current_state
 from jobs.controller.pending_work import drained
 from jobs.core.errors import SurveyorError

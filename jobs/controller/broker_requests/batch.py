@@ -15,7 +15,7 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.advertised_endpoints import AdvertisedEndpoints
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
-from jobs.controller.context import ControllerContext, full_state_for, partition_notification
+from jobs.controller.controller_context import ControllerContext, full_state_for, partition_notification
 from jobs.controller.controller_endpoints import controller_node
 from jobs.controller.decision_engine import Decisions
 from planner.broker_requests import notices_for

@@ -19,7 +19,7 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, read_brokers
 from jobs.adapters.zookeeper.connection import LOST, await_result
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.context import ControllerContext, partition_notification
+from jobs.controller.controller_context import ControllerContext, partition_notification
 from jobs.core.errors import SurveyorError
 from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice

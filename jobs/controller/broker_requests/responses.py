@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS
 from jobs.controller.broker_requests.retries import RetryQueue
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.pending_work import DueWork, drained
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.brokers.responses import BrokerResponse
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.runtime.console import LogLine
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.response_codes import KAFKA_STORAGE_ERROR, ResponseMeaning

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.broker_requests.responses import ResponseHandler
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
-from jobs.execution.batch.admin_znodes import delete_all
+from jobs.execution.batch.znode_removal import delete_all
 from schemas.enums import RequestKind
 from schemas.rows import Key
 

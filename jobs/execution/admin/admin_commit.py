@@ -29,16 +29,6 @@ from jobs.execution.admin.resident_controller_client import (
     LEADER_RETURN_SECONDS,
     ResidentControllerClient,
 )
-from jobs.execution.admin.running_waves import (
-    count_moving,
-    make_poll_hook,
-    moving_partitions,
-    read_cancelled,
-    recheck_wave,
-    record_concurrent_changes,
-    resume_hint,
-    wait_complete,
-)
 from jobs.execution.admin.throttle_configs import AUTO, Throttle, throttled_brokers
 from jobs.execution.admin.throttles import (
     clear_leftover_throttles,
@@ -49,14 +39,24 @@ from jobs.execution.admin.throttles import (
     throttle_of,
     throttle_rows,
 )
+from jobs.execution.admin.wave_progress import (
+    count_moving,
+    make_poll_hook,
+    moving_partitions,
+    read_cancelled,
+    recheck_wave,
+    record_concurrent_changes,
+    resume_hint,
+    wait_complete,
+)
 from jobs.execution.copy_measurement import copied_text
 from jobs.preconditions.change_preconditions import turns_back
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.planned_registrations import PlannedRegistrations
-from jobs.preconditions.running_reassignments import classify, reassignments_of
+from jobs.preconditions.reassignment_progress import classify, reassignments_of
 from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import STOPPED, CommitLog
-from jobs.repositories.plans.repository import planned_registrations, refuse_edited
+from jobs.repositories.plans.plans_reader import planned_registrations, refuse_edited
 from jobs.runtime.console import log
 from jobs.runtime.pace import Pace
 from jobs.runtime.settings import Settings

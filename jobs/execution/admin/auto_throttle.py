@@ -1,4 +1,4 @@
-"""`--throttle auto`: the rates of brokers in an hour, by their capacities and their measured load.
+"""`--throttle auto`: replication throttles of brokers for an hour, by their capacities and their load in that hour.
 
 The load is that of the same hour of the last weeks, else of the newest hour, as `surveyor load rollup` and `surveyor
 load import` stored it. So copies are slow while a broker is busy, and faster when it is not.

@@ -1,4 +1,4 @@
-"""Connections of admin mode: the Admin API or, to `surveyor control`, requests in /admin; and the lease they need.
+"""Connections of a commit in admin mode: to the Admin API or to `surveyor control`, and the lease that they need.
 
 Throttles need the Admin API in both cases, and a client of it alters configs only while the command holds the lease.
 """
@@ -15,7 +15,7 @@ from jobs.adapters.brokers.connection import connection_refusal
 from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.clusters.interface import Cluster, ClusterMetadata, Lease
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
-from jobs.core.option_places import COMMAND_CONFIG, WAREHOUSE, option_name, value_at
+from jobs.core.option_sources import COMMAND_CONFIG, WAREHOUSE, option_name, value_at
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.controller_client import ControllerClient

@@ -29,7 +29,7 @@ from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import LeaseLostError, RefusedError, SurveyorError
 from jobs.execution.admin.resident_controller_client import MAX_CHECK_SECONDS, ResidentControllerClient
-from jobs.execution.admin.running_waves import read_and_check, read_statuses
+from jobs.execution.admin.wave_progress import read_and_check, read_statuses
 from jobs.preconditions.change_preconditions import adds_partition, is_unclean, turns_back
 from jobs.preconditions.operations import check_operations
 from jobs.repositories.plans.commit_log import CommitLog

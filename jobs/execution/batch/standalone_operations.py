@@ -17,13 +17,13 @@ from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, create
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.precondition_reader import read_operations
 from jobs.core.errors import FencedError, UnreadableError
-from jobs.execution.batch.admin_znodes import (
+from jobs.execution.batch.replica_deletion import confirmation_expired
+from jobs.execution.batch.znode_removal import (
     remove_topic,
     withdraw_deletion,
     withdraw_elections,
     withdraw_reassignments,
 )
-from jobs.execution.batch.replica_deletion import confirmation_expired
 from jobs.preconditions.operations import check_operations
 from schemas import reasons
 from schemas.current_state import TopicSettings

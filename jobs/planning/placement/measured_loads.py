@@ -26,12 +26,12 @@ from jobs.planning.placement.weights import DIGEST_LENGTH, UNKNOWN_SIZE, Weights
 from jobs.planning.plan_load import window_loads
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.capacities import broker_capacities
+from jobs.repositories.load_sources import LoadRows, plan_loads
 from jobs.repositories.loads import HOUR, NEWER_LOADS, WEEK, newest_window, no_loads
-from jobs.repositories.plan_loads import LoadRows, plan_loads
 from jobs.runtime.console import log, warn, warn_once
 from jobs.runtime.settings import LeadersConf, Settings
 from planner.load.cpu_model import MODEL_COLUMNS, model_text, stored_model
-from planner.load.effect_figures import MEASURES
+from planner.load.load_figures import MEASURES
 from planner.load.profiles import place_in_week
 from planner.load.resources import CPU, LIMIT_SHARE, OUT, REPLICAS, RESOURCES
 from planner.placement.plan_figures import PlannedLoads

@@ -1,4 +1,4 @@
-"""The goals of `plan reassign` that the optimiser handles, read from the command line.
+"""The goals and limits of `plan reassign` for the optimiser, read from the command line.
 
 Contradictory options raise UsageError.
 """

@@ -1,4 +1,4 @@
-"""New topics: placement of their replicas, by the algorithm or explicit, checked against a snapshot."""
+"""`plan assign`: new topics, their replicas placed by the algorithm or given, checked against a snapshot."""
 
 import base64
 import hashlib

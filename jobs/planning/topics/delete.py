@@ -1,4 +1,4 @@
-"""Deletion of topics with all their data, requested in /admin/delete_topics."""
+"""`plan delete`: topics that can be deleted with all their data; a commit requests it in /admin/delete_topics."""
 
 import re
 from collections.abc import Collection, Sequence

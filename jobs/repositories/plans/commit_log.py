@@ -21,8 +21,8 @@ from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
 from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS, AuditEntry, CommitRows, next_attempt
+from jobs.repositories.plans.plan_rows import transition_after
 from jobs.repositories.plans.plans_writer import apply_transition, record_verified
-from jobs.repositories.plans.record_builders import transition_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import CommitRecord, PlanRecord, PlanRow

@@ -1,4 +1,4 @@
-"""The rows of table `commits`: what a commit, a cancellation or a cycle of `surveyor control` did, and their writer.
+"""Builds and appends the rows of table `commits`: what a commit, a cancellation or a cycle of `surveyor control` did.
 
 Callers give typed values, a `RowOutcome` for each change of a plan and an `AuditEntry` for any other action. All rows
 of the table are built here, and only appended. Commands append them at once. The resident controller buffers them and

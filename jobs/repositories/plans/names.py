@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.core.errors import RefusedError, UsageError
+from jobs.repositories.plans.plan_rows import parameters_json
 from jobs.repositories.plans.plans_writer import rename_plans
-from jobs.repositories.plans.record_builders import parameters_json
 from schemas.enums import PlanKind
 from schemas.plan_digest import ID_LENGTH
 from schemas.rows import PlanRecord

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows, quote_identifier
-from jobs.repositories.plans.record_builders import plan_condition
+from jobs.repositories.plans.plan_rows import plan_condition
 from schemas.rows import PlanRecord
 from schemas.stored_plan import CLOSED, Transition
 

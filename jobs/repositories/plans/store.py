@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.core.errors import UnreadableError
 from jobs.repositories.plans.names import Alias, give_name
+from jobs.repositories.plans.plan_rows import PlanHeader, PlanRows, plan_row
 from jobs.repositories.plans.plans_writer import delete_plans, insert_plan, record_figures
-from jobs.repositories.plans.record_builders import PlanHeader, PlanRows, plan_row
 from jobs.runtime.console import warn
-from planner.load.effect_figures import LoadFigures, encoded
+from planner.load.load_figures import LoadFigures, encoded
 from schemas.enums import PlanStatus
 from schemas.rows import PlanRecord, Row
 

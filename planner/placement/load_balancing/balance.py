@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.columns.broker_shares import broker_weights
+from planner.columns.broker_weights import broker_weights
 from planner.placement.load_balancing.bounds import least_bytes, most_even
 from planner.placement.load_balancing.load_model import TOLERANCE, Bands, ReplicaLoads, bands_of
 from planner.placement.load_balancing.load_state import LoadState

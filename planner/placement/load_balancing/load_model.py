@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.columns.broker_shares import broker_weights
+from planner.columns.broker_weights import broker_weights
 from planner.placement.model import PlacementModel
 from planner.placement.types import Bools, Floats, Ints, PlacementLoads
 

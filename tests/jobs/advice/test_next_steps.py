@@ -16,7 +16,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.health import Health
 from planner.columns.broker_skew import Skew
-from planner.leadership.last_in_sync import BrokerStart, StartOrder
+from planner.leadership.broker_start_order import BrokerStart, StartOrder
 from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.lease_holder import LeaseHolder

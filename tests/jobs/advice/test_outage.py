@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.outage import Outage, outage_left_by, outage_now
-from planner.leadership.last_in_sync import BrokerStart, StartOrder
+from planner.leadership.broker_start_order import BrokerStart, StartOrder
 from schemas.enums import NO_LEADER, PlanKind, PlanStatus
 from schemas.rows import PlanRecord, Snapshot
 from schemas.znode_codecs import State, encode_state

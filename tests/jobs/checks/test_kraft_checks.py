@@ -7,7 +7,7 @@ from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.clusters.interface import ClusterMetadata, LiveReading
 from jobs.adapters.kraft.session import Quorum
 from jobs.checks.check_results import CheckStatus
-from jobs.checks.common_checks import remedies
+from jobs.checks.cluster_checks import remedies
 from jobs.checks.kraft_checks import permission_results, quorum_result, reachability_result
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import QuarantinedZnode, Voter

@@ -18,7 +18,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.plan_review import PlanSelection, RowFilter, with_warnings
 from jobs.console_output.plan_text import change_line, warnings
 from jobs.core.status_line import colored
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from schemas.enums import Action, PlanKind, RejectionCode
 from schemas.operation_data import (
     AlteredConfig,

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
-from jobs.controller.context import partition_notification
 from jobs.controller.controller import ResidentController
+from jobs.controller.controller_context import partition_notification
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import DueWork
 from jobs.controller.zk_watches import ZkWatches

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from planner.leadership.imbalance import imbalance
 from schemas.enums import RequestKind
 from schemas.partition_info import PartitionInfo

@@ -24,8 +24,8 @@ from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
 from jobs.repositories.actor import AIRFLOW, this_process
 from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.plans.plans_writer import record_submission
-from jobs.repositories.plans.repository import read_plan
 from schemas.enums import DrainMode, Outcome
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import Change, DrainedBroker, Snapshot

@@ -13,8 +13,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.write_behind import MAX_FAILURES, CycleRecord, WriteBehindLog, _write_by_halves
 from jobs.core.errors import UnreadableError
 from jobs.repositories.plans.commit_rows import AuditEntry
+from jobs.repositories.plans.plan_rows import plan_row
 from jobs.repositories.plans.plans_writer import apply_transition
-from jobs.repositories.plans.record_builders import plan_row
 from schemas.enums import Action, Outcome, Step
 from schemas.rows import Change
 from schemas.stored_plan import RowOutcome, Transition

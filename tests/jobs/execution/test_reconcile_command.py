@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from schemas.znode_codecs import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.commands.interrupted_commit import interrupted_program

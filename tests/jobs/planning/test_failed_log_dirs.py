@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.broker_responses import event_lines, failed_replicas, record
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.snapshots import find_snapshot
 from schemas.enums import NO_LEADER
 from schemas.znode_codecs import State, encode_state

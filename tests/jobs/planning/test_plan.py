@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from jobs.repositories.plans.repository import read_plan, refuse_edited
+from jobs.repositories.plans.plans_reader import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import first_snapshot_of, write_first_snapshot
 from tests.jobs.support.rows.input_files import input_file, reassignment_json

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.repositories.drained_brokers import add
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from schemas.enums import DrainMode
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held_controllership import commit_held

@@ -7,7 +7,6 @@ import pytest
 
 from jobs.core.arrow_rows import StoredRows
 from jobs.preconditions.min_isr import below_min_isr, judged_topics, short_lists
-from jobs.repositories.change_counts import read_rows
 from jobs.repositories.plans.arrow_digest import plan_in_arrow
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from schemas.rows import Change
@@ -50,7 +49,7 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> Plan:
 
 
 def stored(surveyor: Surveyor, plan: Plan) -> StoredRows:
-    return read_rows(surveyor.warehouse, "changes", ["topic"], ("plan_id", "=", plan.plan_id))
+    return surveyor.warehouse.rows_in_order("changes", ["topic"], ("plan_id", "=", plan.plan_id))
 
 
 def test_partitions_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:

@@ -9,7 +9,7 @@ from jobs.adapters.clusters.kraft import KRaftCluster
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import ExitCode, RefusedError, UsageError
-from jobs.core.option_places import option_places
+from jobs.core.option_sources import option_places
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.settings import Settings

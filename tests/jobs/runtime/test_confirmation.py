@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobs.core.errors import RefusedError
+from jobs.runtime.approval import Review
 from jobs.runtime.confirmation import approval, ask
-from jobs.runtime.review import Review
 from tests.jobs.support.kafka.real_cluster import eventually
 
 REVIEW = Review("write them?", ["~ orders-0"], ["rack a loses a replica"])

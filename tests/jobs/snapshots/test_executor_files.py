@@ -11,7 +11,7 @@ from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UsageError
 from jobs.core.properties import on_executor
-from jobs.snapshots.staging import stage_topics
+from jobs.snapshots.topic_reading import stage_topics
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 KERBEROS = """\

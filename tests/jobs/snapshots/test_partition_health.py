@@ -23,7 +23,7 @@ from jobs.snapshots.health import arrays_of, health_of, unhealthy_masks, with_de
 from jobs.sql_views import catalog
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import unhealthy_partitions
-from planner.columns.numpy_rules import partition_masks
+from planner.columns.partition_masks import partition_masks
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 
 LIVE, MIN_ISR = (0, 1), 2

@@ -24,7 +24,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.kerberos import login as kerberos_login
 from jobs.adapters.zookeeper.cluster_state import TOPICS, read_cluster
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.source import TopicReader
+from jobs.adapters.zookeeper.spark_data_source import TopicReader
 from jobs.core.properties import JAAS_CONFIG, TOKEN_COMMAND
 from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.brokers.admin_client import Admin, connected_admin
-from jobs.adapters.brokers.broker_client import connected_broker
+from jobs.adapters.brokers.kafka_python_client import connected_broker
 from jobs.adapters.clusters.kraft import KRaftCluster
 from jobs.adapters.delta.warehouse_lease import WarehouseLease
 from jobs.adapters.kraft.session import open_session

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.repositories.actor import this_actor
-from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.plans_reader import find_plan
 from schemas.columns import TABLE_COLUMNS
 from schemas.znode_codecs import encode_config
 from tests.docs.blocks import page_path

@@ -17,7 +17,7 @@ from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.console_output.reassign_partitions_text import kafka_json
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.runtime.input_files import read_reassignment
 from schemas.enums import NO_LEADER, Action, PlanStatus
 from schemas.stored_plan import Plan

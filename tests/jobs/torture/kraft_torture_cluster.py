@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from kafka.errors import KafkaError
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from jobs.adapters.brokers.broker_client import connected_broker
+from jobs.adapters.brokers.kafka_python_client import connected_broker
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster, EmbeddedKRaftNode
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.core.errors import SurveyorError

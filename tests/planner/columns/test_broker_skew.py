@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.columns.broker_skew import skew_of
-from planner.columns.numpy_rules import PartitionArrays
+from planner.columns.partition_masks import PartitionArrays
 
 THREE: Final[dict[int, str | None]] = {1: None, 2: None, 3: None}
 ROUND: Final = [[1, 2], [2, 3], [3, 1]]

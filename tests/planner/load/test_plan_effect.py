@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.load.effect_figures import MEASURES, RESOURCE_NAMES, SIDES, LoadFigures
+from planner.load.load_figures import MEASURES, RESOURCE_NAMES, SIDES, LoadFigures
 from planner.load.plan_effect import EFFECT, LOADS, plan_effect, plan_ends, with_topic_means
 from planner.load.resource_effects import effect_of, load_figures
 from planner.load.resources import RESOURCES, Capacities, Capacity

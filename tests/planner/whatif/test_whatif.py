@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.columns.broker_sets import with_drained
-from planner.columns.numpy_rules import lost_partitions
+from planner.columns.partition_masks import lost_partitions
 from planner.whatif.impact import BrokersLost, whatif
 from schemas.enums import NO_LEADER, FailureScenario
 from schemas.rows import Row

@@ -21,7 +21,7 @@ from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.adapters.zookeeper.multi import Create
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import announce_resident
-from jobs.adapters.zookeeper.source import ZooKeeperDataSource
+from jobs.adapters.zookeeper.spark_data_source import ZooKeeperDataSource
 from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
 from schemas.lease_holder import LeaseHolder
 from tests.jobs.support.outside.keystores import TYPES, Keystores

@@ -18,7 +18,7 @@ from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import _call, supports_multi_read
-from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_PER_TASK, NameBatch, ZooKeeperDataSource
+from jobs.adapters.zookeeper.spark_data_source import READ, ZNODES, ZNODES_PER_TASK, NameBatch, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
 from schemas.rows import Row

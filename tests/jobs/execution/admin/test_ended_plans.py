@@ -3,9 +3,9 @@
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.execution.ended_plans import close_ended_before_status
+from jobs.execution.partial_plan_closing import close_ended_before_status
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome, PlanKind
 from schemas.stored_plan import Plan, RowOutcome

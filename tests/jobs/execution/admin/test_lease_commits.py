@@ -15,8 +15,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.execution.cancellation import cancel_running
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.plans.plans_writer import apply_transition
-from jobs.repositories.plans.repository import read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.stored_plan import Plan, Transition
 from tests.jobs.support.commands.command_line import Surveyor

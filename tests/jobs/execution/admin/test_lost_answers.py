@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.admin_commit import AdminCommit
 from jobs.execution.admin.controller_client import REQUEST_TIMED_OUT
-from jobs.execution.admin.running_waves import recheck_wave
+from jobs.execution.admin.wave_progress import recheck_wave
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.pace import DEFAULT

@@ -18,8 +18,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.execution import leftover_throttles
 from jobs.execution.admin.admin_commit import AdminCommit
-from jobs.execution.admin.running_waves import MEASURE_INTERVAL_SECONDS
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
+from jobs.execution.admin.wave_progress import MEASURE_INTERVAL_SECONDS
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.plans_writer import apply_transition
@@ -134,7 +134,7 @@ def test_the_wait_shows_how_much_is_copied(
         details.append(detail)
         return nullcontext()
 
-    monkeypatch.setattr("jobs.execution.admin.running_waves.progress", progress)
+    monkeypatch.setattr("jobs.execution.admin.wave_progress.progress", progress)
     monkeypatch.setattr("jobs.execution.admin.admin_commit.copied_text", lambda *_: "1 B of 2 B (50 %) copied")
     controller.lagging = {(T, 1)}
     controller.events = [controller.finish_all, controller.catch_up]

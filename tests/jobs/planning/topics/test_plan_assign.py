@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.repositories.plans.repository import read_plan, refuse_edited
+from jobs.repositories.plans.plans_reader import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.input_files import input_file
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic

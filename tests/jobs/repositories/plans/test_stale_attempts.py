@@ -10,7 +10,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.assumptions import assumptions_now
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import CommitRows
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from schemas.enums import Action, Outcome, PlanKind
 from schemas.rows import Broker, BrokerEpoch, Change, PlanRecord, Row
 from schemas.stored_plan import Plan, RowOutcome

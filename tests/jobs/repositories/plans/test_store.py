@@ -12,9 +12,9 @@ from jobs.core.errors import RefusedError
 from jobs.repositories.plans.commit_log import CommitLog, record_completion
 from jobs.repositories.plans.commit_rows import next_attempt
 from jobs.repositories.plans.names import Alias, give_name, plan_named
+from jobs.repositories.plans.plan_rows import InMemoryRows, PlanHeader
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.plans.plans_writer import apply_transition
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
-from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.plans.store import store
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import PlanRecord, Row

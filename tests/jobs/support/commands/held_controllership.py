@@ -15,7 +15,7 @@ from jobs.execution.commit import apply_plan
 from jobs.execution.preflight import check_before_commit
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories import broker_responses
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.runtime.cli_enums import Mode
 from planner.broker_requests import notices_for
 from schemas.rows import Change, PlanRecord

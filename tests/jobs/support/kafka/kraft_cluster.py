@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest
 
-from jobs.adapters.brokers.broker_client import connected_broker
+from jobs.adapters.brokers.kafka_python_client import connected_broker
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from tests.jobs.support.kafka.kafka_tools import java_of_tools
 

@@ -19,8 +19,8 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of
 from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
-from jobs.snapshots.staging import read_table
-from planner.columns.numpy_rules import PartitionArrays, imbalance, partition_masks
+from jobs.snapshots.topic_reading import read_table
+from planner.columns.partition_masks import PartitionArrays, imbalance, partition_masks
 from planner.rules.effective_min_isr import default_min_isr
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import PartitionState

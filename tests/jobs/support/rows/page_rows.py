@@ -12,7 +12,7 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import Alias
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
+from jobs.repositories.plans.plan_rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import Action, PlanKind

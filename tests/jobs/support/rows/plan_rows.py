@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.adapters.zookeeper.cluster_state import read_cluster
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind, PlanStatus
 from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, Row

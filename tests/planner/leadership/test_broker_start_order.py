@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.columns.numpy_rules import Ints
-from planner.leadership.last_in_sync import StartOrder, start_order
+from planner.columns.partition_masks import Ints
+from planner.leadership.broker_start_order import StartOrder, start_order
 from schemas.enums import NO_LEADER
 
 Lists = list[tuple[list[int], list[int]]]

@@ -1,4 +1,4 @@
-"""Rewrites the assignments of new topics that name the controller as a replica, before their first states.
+"""Takes the controller out of the assignments of new topics, before their partitions get a leader and an ISR.
 
 A broker assigns the replicas of an auto-created topic to any live broker of its metadata
 (`AutoTopicCreationManager.createTopicsInZk`), and a controller that brokers send requests to is among them, although it
@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import SetData
 from jobs.adapters.zookeeper.precondition_reader import topic_path
-from jobs.controller.context import ControllerContext
+from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from schemas.rows import Key
 from schemas.text import pluralise

@@ -1,4 +1,4 @@
-"""Stages the topics and partitions of a cluster as a DataFrame, in rows of `jobs.adapters.zookeeper.source.READ`.
+"""Reads topics and partitions into a DataFrame, in rows of `jobs.adapters.zookeeper.spark_data_source.READ`.
 
 Spark's executors read shares of the topics in parallel, from the servers of an ensemble or the brokers of a KRaft
 cluster. A tiny cluster is read by the driver.
@@ -20,7 +20,7 @@ from jobs.adapters.clusters.interface import Cluster, Rows, Shares
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.spark.session import default_parallelism
 from jobs.adapters.zookeeper.multi_read import gc_paused
-from jobs.adapters.zookeeper.source import READ
+from jobs.adapters.zookeeper.spark_data_source import READ
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import MissingError, NoAnswerError, SurveyorError, UnreadableError, UsageError
 from schemas.rows import QuarantinedZnode

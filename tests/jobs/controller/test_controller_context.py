@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
+from jobs.controller.controller_context import ControllerContext
 from schemas.enums import RequestKind
 from schemas.partition_info import TopicInfo
 from schemas.rows import Key, ZnodeRequest

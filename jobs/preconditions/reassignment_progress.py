@@ -1,4 +1,4 @@
-"""Running reassignments: the progress of a plan's reassignments, and others that run, wait or cannot be carried out.
+"""The progress of a plan's reassignments, and other reassignments that run, wait or cannot be carried out.
 
 Since 2.4 Kafka's controller stores adding and removing replicas before it begins
 (`KafkaController.onPartitionReassignment`); of older ones only the requests are known.

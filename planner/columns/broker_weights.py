@@ -1,4 +1,4 @@
-"""The share of the load that each broker should have: by its capacity, or the same for all.
+"""Weights by which brokers should share a load: by capacity, or the same for all.
 
 A resource counts by capacity only if that of every broker that shares its load is known.
 """

@@ -1,4 +1,4 @@
-"""Probes of ZooKeeper: which znodes this client may write, and the server's clock.
+"""Probes of `surveyor doctor`: the znodes that this client may write, and the clock of the ZooKeeper server.
 
 No znode of the cluster changes. Write permission is tested by multis that end in a check that always fails, so none of
 their operations is executed. The time is the creation time of a znode that is deleted at once.

@@ -1,4 +1,4 @@
-"""The checks that clusters of both kinds have in common."""
+"""Checks of ZooKeeper and KRaft clusters alike: clock, brokers, racks, configs and the history of snapshots."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -10,7 +10,7 @@ from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.checks.check_results import CheckResult, Checks
 from jobs.core.errors import SurveyorError
-from jobs.core.option_places import COMMAND_CONFIG, option_name
+from jobs.core.option_sources import COMMAND_CONFIG, option_name
 from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.snapshots import live_brokers_as_of, other_cluster
 from jobs.repositories.warehouse_status import warehouse_status_if_readable

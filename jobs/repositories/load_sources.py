@@ -1,4 +1,4 @@
-"""The loads that plans are made and compared by: the windows of a profile, else the mean of hours, else imported loads.
+"""The stored loads that a plan uses: those of a profile, else the mean of hours, else imported loads of every hour.
 
 Profiles are found from the statistics of files. A warehouse without loads costs three looks into Delta logs.
 """

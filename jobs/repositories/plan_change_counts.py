@@ -1,29 +1,13 @@
-"""The rows of stored plans and snapshots, and the counts of a plan's changes by broker, topic and reason."""
+"""Counts of the changes of a stored plan by broker, topic, action and reason."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from jobs.adapters.delta.arrow_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows, ValueCount
 from schemas.enums import NO_LEADER
 from schemas.rows import Row
-
-
-def read_rows(
-    warehouse: Warehouse,
-    table: str,
-    order: Sequence[str],
-    *filters: Filter,
-    columns: Sequence[str] | None = None,
-) -> StoredRows:
-    """Read the rows of a table that pass all filters, in order."""
-    rows = warehouse.read(table, *filters, columns=columns)
-    return StoredRows(rows.sort_by([(column, "ascending") for column in order]).combine_chunks())
-
 
 BROKER_EFFECTS: Final = {
     "leader_gained": ("leader_after", "leader_before"),

@@ -1,4 +1,4 @@
-"""Waves of a plan while they are carried out: checked again right before they are requested, and waited for.
+"""Checks the changes of a wave again right before they are requested, and waits until they are complete.
 
 Reassignments are complete when no replica is being added or removed and the whole target is in sync.
 """
@@ -16,7 +16,7 @@ from jobs.preconditions.admin_changes import check_for_admin
 from jobs.preconditions.cancellation_plan import refuse_unsafe_rows
 from jobs.preconditions.operations import check_operations, confirm_creations
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations, is_unversioned
-from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
+from jobs.preconditions.reassignment_progress import reassignment_statuses, reassignments_of
 from jobs.preconditions.wave_outcomes import read_back
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.console import log

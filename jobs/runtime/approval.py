@@ -1,4 +1,4 @@
-"""Questions of a service before it writes; commands answer them, so that no service depends on the terminal.
+"""Approval of writes: the question before a write, and the callback by which a command answers it on the terminal.
 
 A service that prepares and writes within one session of the cluster takes a callback of type `Approve`. None approves
 everything in advance, as `--yes` does. A service whose preparation is over before it writes has a function for each

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.columns.numpy_rules import Ints, has_broker, row_mask, slot_mask
+from planner.columns.partition_masks import Ints, has_broker, row_mask, slot_mask
 from schemas.enums import NO_LEADER
 
 BrokerSet = frozenset[int]

@@ -1,4 +1,4 @@
-"""How rows of `plans` are built, and which transition of its status the outcomes of its changes cause."""
+"""Builds the rows of `plans`, and derives the next status of a plan from the outcomes of its changes."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Partial plans of which nothing is left to do: the cluster shows all changes, or later plans have overtaken them.
+"""Closes partial plans with nothing left to do: the cluster shows all changes, or later plans have overtaken the rest.
 
 A change is overtaken if a later commit of another plan has changed its partition, or if its topic is gone. A plan whose
 changes are all complete is committed. If the others are all overtaken, it is cancelled, and its row names the cause.
@@ -15,8 +15,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.change_preconditions import is_other_topic
 from jobs.preconditions.change_status import verify_plan
+from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.plans.plans_writer import apply_transition
-from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.reassignment.reassignment_status import ReassignmentStatus

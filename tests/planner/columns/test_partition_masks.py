@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from planner.columns.derived_columns import absent_brokers, derive_partitions
 from planner.columns.derived_columns import default_min_isr as default_by_spark
-from planner.columns.numpy_rules import Bools, partition_masks, repair_masks
-from planner.columns.numpy_rules import imbalance as imbalance_on_arrays
+from planner.columns.partition_masks import Bools, partition_masks, repair_masks
+from planner.columns.partition_masks import imbalance as imbalance_on_arrays
 from planner.leadership.failure_handling import reconcile_verdicts
 from planner.leadership.imbalance import imbalance
 from planner.rules.effective_min_isr import default_min_isr

@@ -4,8 +4,8 @@ from typing import Final
 
 import pytest
 
-from jobs.execution.admin.running_waves import blocked_text
-from jobs.preconditions.running_reassignments import (
+from jobs.execution.admin.wave_progress import blocked_text
+from jobs.preconditions.reassignment_progress import (
     OtherReassignments,
     Reassignments,
     classify,

@@ -1,4 +1,4 @@
-"""The page of `surveyor whatif --load`: the most loaded broker of each hour as a chart and a table."""
+"""The page of a load replay, `surveyor whatif --load`: the most loaded broker of each hour as a chart and a table."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from jobs.runtime.settings import Settings
 from jobs.web.charts import Chart, lines
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, render, shown_time
-from planner.load.effect_figures import SHARES
+from planner.load.load_figures import SHARES
 from schemas.rows import Row
 
 

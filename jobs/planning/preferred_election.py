@@ -1,4 +1,4 @@
-"""Requested elections of preferred replicas.
+"""`plan elect`: elections of preferred replicas, of given partitions or of brokers above the imbalance threshold.
 
 Only elections that find a leader are planned; the other partitions are rejections with a reason.
 """
