@@ -18,7 +18,8 @@ from jobs.console_output.cancellation import cancellation_json, cancellation_lin
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_refusal import refuse_migration
 from jobs.execution.admin.admin_commit import end_throttle
-from jobs.execution.admin.connections import controller_of, lease_for
+from jobs.execution.admin.commit_lease import lease_for
+from jobs.execution.admin.connections import controller_of
 from jobs.execution.admin.reassignment_options import DEFAULT
 from jobs.execution.admin.throttles import not_removed_text, throttle_rows
 from jobs.execution.cancellation_commit import (

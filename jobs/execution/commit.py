@@ -24,7 +24,8 @@ from jobs.console_output.plan_text import pending_summary
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import defer_signals, raise_on_signal, uninterruptible
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
-from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
+from jobs.execution.admin.commit_lease import lease_for
+from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.throttle_configs import Throttle, parse_throttle
 from jobs.execution.admin.throttles import (

@@ -12,7 +12,8 @@ from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_refusal import refuse_migration
 from jobs.execution.admin.audited_configs import override_text
-from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, lease_for, refuse_known_other_cluster
+from jobs.execution.admin.commit_lease import lease_for
+from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, refuse_known_other_cluster
 from jobs.execution.admin.throttle_configs import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.actor import this_process

@@ -23,7 +23,8 @@ from jobs.advice.reassignments import owner_text
 from jobs.console_output.cancellation import partition_line, partitions_json
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.migration_refusal import refuse_migration
-from jobs.execution.admin.connections import admin_of, lease_for, refuse_known_other_cluster
+from jobs.execution.admin.commit_lease import lease_for
+from jobs.execution.admin.connections import admin_of, refuse_known_other_cluster
 from jobs.execution.admin.controller_client import ControllerClient
 from jobs.execution.admin.resident_controller_client import ResidentControllerClient
 from jobs.execution.cancellation_commit import cancellation_of, carry_out, parameters_of, store_cancellation

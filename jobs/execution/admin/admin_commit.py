@@ -22,7 +22,8 @@ from jobs.core.migration_refusal import refuse_migration
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.auto_throttle import hour_of, rates_at
-from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, lease_for
+from jobs.execution.admin.commit_lease import lease_for
+from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of
 from jobs.execution.admin.controller_client import ControllerClient, request_changes
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.resident_controller_client import (

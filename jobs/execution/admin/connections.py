@@ -1,4 +1,4 @@
-"""Connections of a commit in admin mode: to the Admin API or to `surveyor control`, and the lease that they need.
+"""Connections of a commit in admin mode: to the Admin API or to `surveyor control`.
 
 Throttles need the Admin API in both cases, and a client of it alters configs only while the command holds the lease.
 """
@@ -16,15 +16,13 @@ from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.clusters.interface import Cluster, ClusterMetadata, Lease
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.core.option_sources import COMMAND_CONFIG, WAREHOUSE, option_name, value_at
-from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.controller_client import ControllerClient
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.resident_controller_client import ResidentControllerClient
 from jobs.execution.admin.throttles import throttle_rows
-from jobs.repositories.actor import this_process
 from jobs.repositories.snapshots import OtherClusterError, refuse_other_cluster_id
-from jobs.runtime.console import log, warn
+from jobs.runtime.console import warn
 from jobs.runtime.settings import Settings
 
 MAX_BROKERS_ASKED: Final = 3
@@ -35,19 +33,6 @@ class LoginFailedError(AdminUnavailableError):
     """A broker and this client cannot agree on a connection; a retry fails as well until the cause is corrected."""
 
     exit_code = ExitCode.REFUSED
-
-
-class NoLease:
-    """A lease that excludes no other process and cannot be lost, for clusters with commit_lease = false."""
-
-    def acquire(self, timeout: float) -> None:
-        """Do nothing: several processes can have this lease at once."""
-
-    def refuse_lost(self) -> None:
-        """Do nothing: this lease cannot be lost."""
-
-    def release(self) -> None:
-        """Do nothing: no process waits for this lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +140,3 @@ def _throttler(
                 f"--throttle needs the Admin API, also while `surveyor control` is the controller: {error}"
             ) from None
         return None
-
-
-@contextmanager
-def lease_for(
-    settings: Settings, cluster: Cluster, plan_id: str, command: str, timeout_seconds: float | None = None
-) -> Iterator[Lease]:
-    """Hold the cluster's lease, after waiting `timeout_seconds` at most; None waits only for a process that was killed.
-
-    Raise LeaseHeldError if another process keeps it, and KeyboardInterrupt on Ctrl-C.
-    """
-    holder = this_process(command, plan_id)
-    with raise_on_signal():
-        if settings.conf.commit_lease:
-            with cluster.lease(holder, timeout_seconds, log) as lease:
-                yield lease
-        else:
-            yield NoLease()

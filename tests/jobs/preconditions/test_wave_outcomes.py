@@ -11,7 +11,7 @@ from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.execution.admin.admin_commit import commit_admin
-from jobs.execution.admin.connections import lease_for
+from jobs.execution.admin.commit_lease import lease_for
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import Action, Outcome, PlanKind

@@ -23,7 +23,7 @@ from jobs.adapters.clusters.interface import (
     TopicReading,
 )
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.execution.admin.connections import NoLease
+from jobs.execution.admin.commit_lease import NoLease
 from jobs.runtime.settings import Settings
 from schemas.current_state import (
     CurrentPartition,

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.adapters.clusters.interface import Lease
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
-from jobs.execution.admin.connections import lease_for
+from jobs.execution.admin.commit_lease import lease_for
 from jobs.runtime.settings import Settings
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znode_codecs import decode_config, encode_config
