@@ -2,7 +2,7 @@
 
 Brokers find the controller by its id among the live brokers of the last UpdateMetadata, at the control-plane listener
 if there is one and at the inter-broker listener otherwise (`NodeToControllerChannelManager`, `KafkaServer`). They may
-assign a replica to any live broker, so `phantom_replicas` replaces those that name the controller.
+assign a replica to any live broker, so `replicas_on_controller` replaces those that name the controller.
 """
 
 from collections import defaultdict

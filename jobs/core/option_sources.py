@@ -36,7 +36,7 @@ class _State:
     places: Mapping[str, str] = {}
 
 
-_of_cluster: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("option_places", default=None)
+_of_cluster: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("option_sources", default=None)
 """The places of the cluster of a fleet that this thread works on."""
 
 
@@ -49,7 +49,7 @@ def option_name(option: str) -> str:
 
     >>> option_name("--warehouse"), option_name("--command-config")
     ('--warehouse (SURVEYOR_WAREHOUSE)', '--command-config')
-    >>> with option_places({"--warehouse": "warehouse of surveyor.toml"}):
+    >>> with option_sources({"--warehouse": "warehouse of surveyor.toml"}):
     ...     option_name("--warehouse")
     'warehouse of surveyor.toml'
     """
@@ -61,7 +61,7 @@ def value_at(option: str, value: object) -> str:
 
     >>> value_at("--zookeeper-config", "zk.properties")
     '--zookeeper-config zk.properties'
-    >>> with option_places({"--zookeeper-config": "zookeeper_config in [clusters.east] of surveyor.toml"}):
+    >>> with option_sources({"--zookeeper-config": "zookeeper_config in [clusters.east] of surveyor.toml"}):
     ...     value_at("--zookeeper-config", "zk.properties")
     'zookeeper_config in [clusters.east] of surveyor.toml: zk.properties'
     """
@@ -74,7 +74,7 @@ def conf_section(cluster: str = "NAME") -> str:
 
     >>> conf_section("east")
     '[clusters.east] of the file of --conf (SURVEYOR_CONF)'
-    >>> with option_places({"--conf": "[clusters.east] of surveyor.toml"}):
+    >>> with option_sources({"--conf": "[clusters.east] of surveyor.toml"}):
     ...     conf_section()
     '[clusters.east] of surveyor.toml'
     """
@@ -82,7 +82,7 @@ def conf_section(cluster: str = "NAME") -> str:
 
 
 @contextmanager
-def option_places(places: Mapping[str, str]) -> Iterator[None]:
+def option_sources(places: Mapping[str, str]) -> Iterator[None]:
     """State the places for a command."""
     before, _State.places = _State.places, places
     try:
@@ -92,7 +92,7 @@ def option_places(places: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def option_places_of_cluster(places: Mapping[str, str]) -> Iterator[None]:
+def option_sources_of_cluster(places: Mapping[str, str]) -> Iterator[None]:
     """State the places for what this thread does for one cluster of a fleet."""
     token = _of_cluster.set(places)
     try:

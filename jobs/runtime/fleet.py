@@ -16,7 +16,7 @@ import typer
 
 from jobs.core.errors import WORST_FIRST, ExitCode, SurveyorError
 from jobs.core.logs import fleet_cluster_scope
-from jobs.core.option_sources import option_places_of_cluster
+from jobs.core.option_sources import option_sources_of_cluster
 from jobs.core.units import Part
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, Result, log, separate_warnings, table
@@ -149,7 +149,7 @@ def _outcome_of(settings: Settings, work: Work) -> ClusterOutcome:
     def outcome(code: ExitCode, fields: Result, steps: Sequence[Suggestion] = ()) -> ClusterOutcome:
         return ClusterOutcome(settings, code, fields, round(time.monotonic() - began, 3), steps)
 
-    with fleet_cluster_scope(settings.cluster), option_places_of_cluster(settings.places), separate_warnings():
+    with fleet_cluster_scope(settings.cluster), option_sources_of_cluster(settings.places), separate_warnings():
         try:
             settings.refuse_invalid_section()
             with full_commands_in_errors(settings):

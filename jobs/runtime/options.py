@@ -21,7 +21,7 @@ from jobs.core import logs
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
 from jobs.core.masking import strip_passwords
-from jobs.core.option_sources import conf_section, option_places
+from jobs.core.option_sources import conf_section, option_sources
 from jobs.core.signals import end_unless_own_interrupt, exit_code, json_output, stop_handling
 from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
@@ -264,7 +264,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             if given.get("fleet") == (OTHER_SPELLINGS["fleet"],):
                 warn_of_old_spelling(OTHER_SPELLINGS["fleet"], "--all-clusters")
             its_own = {"context": context} if "context" in own.parameters else {}
-            with option_places(settings.places), full_commands_in_errors(settings):
+            with option_sources(settings.places), full_commands_in_errors(settings):
                 result = function(settings, **arguments, **its_own) or ExitCode.DONE
             if isinstance(result, CommandResult):
                 emit(settings, result)

@@ -36,7 +36,7 @@ from jobs.core.option_sources import (
     ZOOKEEPER_CONFIG,
     conf_section,
     option_name,
-    option_places,
+    option_sources,
 )
 from jobs.core.text_decoding import read_text_file
 from jobs.core.units import parse_period, parse_rate
@@ -451,7 +451,7 @@ def _warehouse_folder(sources: "Sources", warehouse: str | None, conf: Conf) -> 
     folder = sources.prefer("warehouse", warehouse, conf.warehouse)
     places = sources.places({"warehouse": folder}, {"warehouse": conf.warehouse}, str(sources.conf_path))
     folder = folder or DEFAULT_WAREHOUSE
-    with option_places(places):
+    with option_sources(places):
         refuse_invalid_path(folder)
     return folder, places
 

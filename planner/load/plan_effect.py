@@ -1,4 +1,4 @@
-"""The load of brokers before and after a plan, by resource and window; `effect_figures` compares the brokers.
+"""The load of brokers before and after a plan, by resource and window; `load_figures` compares the brokers.
 
 Corresponds to Cruise Control's `BrokerStats` before and after a proposal, with the load of each partition in each
 window of the week instead of the share of its topic. A replica receives the bytes that producers write, as leader or

@@ -1,7 +1,7 @@
 """Storage of plans: the rows are written first and the row in `plans` last, under an id that hashes the content.
 
 A crash therefore leaves no incomplete plan, and planning again writes or finds the same plan. The plans of the resident
-controller are built by the same `record_builders`, but not stored here: each has a separate id, so that the rows of
+controller are built by the same `plan_rows`, but not stored here: each has a separate id, so that the rows of
 many cycles are appended in one Delta commit.
 """
 

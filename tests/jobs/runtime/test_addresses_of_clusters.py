@@ -9,7 +9,7 @@ from jobs.adapters.clusters.kraft import KRaftCluster
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import ExitCode, RefusedError, UsageError
-from jobs.core.option_sources import option_places
+from jobs.core.option_sources import option_sources
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.settings import Settings
@@ -164,7 +164,7 @@ def test_messages_name_the_place_of_a_value(
 
     settings = _settings(given, conf=conf, given_options=given_options)
 
-    with option_places(settings.places):
+    with option_sources(settings.places):
         assert settings.address_option == place.format(conf=conf)
     assert settings.places["--warehouse"] == "SURVEYOR_WAREHOUSE"
     assert settings.address_option == "--zookeeper (SURVEYOR_ZOOKEEPER)"
