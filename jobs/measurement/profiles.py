@@ -128,9 +128,19 @@ def _loads(tables: SparkWarehouse, hours: list[datetime], windows: list[str]) ->
         always = tables.read(PartitionLoad.TABLE).where(F.col("hour").isNull())
         columns = ("topic", "topic_id", "partition", "bytes_in", "bytes_out", "size_bytes")
         return always.select(*columns, F.lit(None).cast("double").alias("growth"), F.lit(EVERY_HOUR).alias("window"))
-    first, last = min(hours), max(hours)
+    return loads_between(tables, min(hours), max(hours)).transform(profiled_loads, windows)
+
+
+LOADED: Final = ("topic", "topic_id", "partition", "hour", "method", "bytes_in", "bytes_out", "size_bytes")
+"""The columns of PARTITION_LOAD that profiles and plans are made of."""
+
+
+def loads_between(tables: SparkWarehouse, first: datetime, last: datetime) -> DataFrame:
+    """Return LOADED of these hours and, without an hour, of every hour."""
     rows = tables.read(PartitionLoad.TABLE, None, ("hour", ">=", first), ("hour", "<=", last))
-    return rows.where(F.col("hour").between(first, last)).transform(profiled_loads, windows)
+    in_hours = rows.where(F.col("hour").between(first, last)).select(*LOADED)
+    of_every_hour = tables.warehouse.read(PartitionLoad.TABLE, ("hour", "is", None), columns=LOADED)
+    return in_hours.unionByName(tables.arrow(of_every_hour, in_hours.schema)) if of_every_hour.num_rows else in_hours
 
 
 def _version(tables: SparkWarehouse, name: str, version: int) -> DataFrame:

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from jobs.core.errors import UnreadableError
 from jobs.measurement.load_summary import read_capacities
+from jobs.measurement.profiles import loads_between
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.drained_brokers import able_brokers, drained_brokers
 from jobs.repositories.load_sources import LoadRows, plan_loads
-from jobs.repositories.loads import HOUR
 from jobs.runtime.settings import Settings
 from planner.columns.shape import with_schema
 from planner.load.load_figures import LoadFigures
@@ -71,7 +71,7 @@ def window_loads(tables: PlanningTables, rows: LoadRows) -> DataFrame:
     if rows.window.newest is None:
         loads = warehouse.read(PartitionLoad.TABLE).where(F.col("hour").isNull()).transform(_of_topics, tables)
     else:
-        loads = _hours_after(tables, rows.window.hours[0] - HOUR).where(F.col("hour") <= rows.window.newest)
+        loads = loads_between(warehouse, rows.window.hours[0], rows.window.hours[-1]).transform(_of_topics, tables)
     return loads.transform(_means, F.lit(EVERY_HOUR))
 
 
@@ -93,8 +93,12 @@ def _of_topics(loads: DataFrame, tables: PlanningTables) -> DataFrame:
 
 
 def _means(loads: DataFrame, window: Column) -> DataFrame:
-    """Average the hours of each partition and window, the sampled ones if there are any; the newest size counts."""
-    rates = (f"coalesce(avg(IF(method = 'imported', NULL, {name})), avg({name})) AS {name}" for name in _RATES)
+    """Average the hours of each partition and window, the sampled ones if there are any; the newest size counts.
+
+    A load of every hour counts where no hour has a value.
+    """
+    sources = "IF(method = 'imported', NULL, {0})", "IF(hour IS NULL, NULL, {0})", "{0}"
+    rates = (f"coalesce({', '.join(f'avg({one.format(name)})' for one in sources)}) AS {name}" for name in _RATES)
     in_windows = loads.withColumns({"window": window})
     means = in_windows.groupBy("topic", "partition", "window").agg(*map(F.expr, (*rates, _NEWEST_SIZE)))
     return means.transform(with_schema, LOADS)

@@ -8,7 +8,7 @@ hour. Out: LOAD_PROFILES without a profile and a version.
 The CPU of a partition is modelled from the hours in which that of brokers was measured: see `cpu_model`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from math import ceil
 from typing import Final
@@ -120,16 +120,20 @@ def place_in_week(window: str) -> tuple[int, str]:
     return (0 if window == EVERY_HOUR else DAYS.index(window[:3])), window
 
 
-def profiled_loads(hours: DataFrame, windows: Iterable[str]) -> DataFrame:
+def profiled_loads(hours: DataFrame, windows: Sequence[str]) -> DataFrame:
     """Return the loads of partitions in each window, with their newest size and growth, from rows of PARTITION_LOAD.
 
-    A partition without hours in a window has no row for it. Sampled hours count before imported ones.
+    A partition without hours in a window has no row for it, unless it has loads of every hour: these have no hour, and
+    count in each window of which no hour has a value.
     """
+    of_every_hour = F.col("hour").isNull()
+    names = F.array(*map(F.lit, windows))
+    in_windows = hours.where("hour IS NOT NULL").withColumns({"window": _window(windows)}).where("window IS NOT NULL")
     sizes = (
         hours.where("size_bytes IS NOT NULL")
         .groupBy(*_PARTITION)
         .agg(
-            F.max_by("size_bytes", "hour").alias("size_bytes"),
+            F.coalesce(F.max_by("size_bytes", "hour"), F.max("size_bytes")).alias("size_bytes"),
             F.min_by("size_bytes", "hour").alias("first_size"),
             (F.unix_seconds(F.max("hour")) - F.unix_seconds(F.min("hour"))).alias("seconds"),
         )
@@ -137,8 +141,7 @@ def profiled_loads(hours: DataFrame, windows: Iterable[str]) -> DataFrame:
     grows = F.col("seconds") >= MIN_GROWTH_HOURS * HOUR_SECONDS
     growth = F.when(grows, (F.col("size_bytes") - F.col("first_size")) / F.col("seconds"))
     rates = (
-        hours.withColumns({"window": _window(windows)})
-        .where("window IS NOT NULL")
+        in_windows.unionByName(hours.where(of_every_hour).withColumns({"window": F.explode(names)}))
         .groupBy(*_PARTITION, "window")
         .agg(_percentile("bytes_in"), _percentile("bytes_out"))
     )
@@ -162,9 +165,9 @@ def _window(windows: Iterable[str]) -> Column:
 
 
 def _percentile(column: str) -> Column:
-    rates = F.sort_array(F.collect_list(column))
+    rates = F.sort_array(F.collect_list(F.when(F.col("hour").isNotNull(), F.col(column))))
     rank = F.greatest(F.ceil(F.size(rates) * PERCENTILE).cast("int"), F.lit(1))
-    return F.array_min(F.slice(rates, rank, 1)).alias(column)
+    return F.coalesce(F.array_min(F.slice(rates, rank, 1)), F.max(column)).alias(column)
 
 
 def measured_brokers(loads: DataFrame, metrics: DataFrame) -> DataFrame:

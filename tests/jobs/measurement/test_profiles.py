@@ -92,6 +92,23 @@ def test_imported_loads_of_every_hour_are_one_window(surveyor: Surveyor) -> None
     ]
 
 
+def test_loads_of_every_hour_fill_what_hours_lack(surveyor: Surveyor) -> None:
+    """`rare` has no hours, and what readers get of `day` is not measured."""
+    _hours(surveyor)
+    always = {"partition": 0, "method": "imported", "samples": 0, "bytes_out": 5.0, "size_bytes": 7}
+    rows = [{**always, "topic": topic, "topic_id": f"id-{topic}", "bytes_in": 9.0} for topic in ("day", "rare")]
+    surveyor.warehouse.append("partition_load", rows)
+    surveyor.json("load", "profile")
+    stored = sorted(surveyor.rows("load_profiles", "window", "topic", "bytes_in", "bytes_out", "size_bytes"))
+    size = 3600 * (WEEKS - 1)
+    assert [row for row in stored if row[0] == "Mon 09:00"] == [
+        ("Mon 09:00", "day", 103.0, 5.0, size),
+        ("Mon 09:00", "night", 1.0, None, size),
+        ("Mon 09:00", "rare", 9.0, 5.0, 7),
+    ]
+    assert [row[1:] for row in stored if row[1] == "rare"] == [("rare", 9.0, 5.0, 7)] * 3
+
+
 def test_imported_hours_have_the_windows_of_all_brokers(surveyor: Surveyor) -> None:
     """The loads of brokers are not stored for hours that were only imported."""
     surveyor.warehouse.ensure_tables()

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -137,22 +137,32 @@ def _imported(surveyor: Surveyor) -> None:
     surveyor.warehouse.append("partition_load", rows)
 
 
+def _both(surveyor: Surveyor) -> None:
+    """Hours of hot, and loads of every hour, of which those of cold count."""
+    _hours(surveyor)
+    surveyor.warehouse.delete("partition_load", "topic = 'cold'")
+    _imported(surveyor)
+
+
 def _other_profile(surveyor: Surveyor) -> None:
     _profile(surveyor, profile="weekend")
     _profile(surveyor, profile="weekend", version=2)
     surveyor.warehouse.append("load_profiles", [])
 
 
-SOURCES: Final = {
-    "the mean of 2 hours until 2026-11-30 13:00 UTC": _hours,
-    "imported loads": _imported,
-    "profile weekend, version 2": _other_profile,
-}
+SOURCES: Final = [
+    ("the mean of 2 hours until 2026-11-30 13:00 UTC", _hours),
+    ("the mean of 2 hours until 2026-11-30 13:00 UTC", _both),
+    ("imported loads", _imported),
+    ("profile weekend, version 2", _other_profile),
+]
 
 
-@pytest.mark.parametrize("title", SOURCES)
-def test_loads_are_of_the_first_source_that_has_any(surveyor: Surveyor, tmp_path: Path, title: str) -> None:
-    SOURCES[title](surveyor)
+@pytest.mark.parametrize(("title", "store"), SOURCES)
+def test_loads_are_of_the_first_source_that_has_any(
+    surveyor: Surveyor, tmp_path: Path, title: str, store: Callable[[Surveyor], None]
+) -> None:
+    store(surveyor)
     ran = _plan(surveyor, tmp_path, SPREAD)
     assert re.search(f"  load from {title}(, hours in UTC)?\n", ran.stdout)
     assert _figures(surveyor)["worst_before"] == pytest.approx(800 / 280)
