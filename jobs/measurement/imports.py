@@ -101,9 +101,7 @@ def report_import(settings: Settings, sources: ImportSources, now: datetime | No
         store_loads(warehouse, snapshot, rows, counts.columns)
         window = newest_window(warehouse)
         if counts.rows_for_every_hour and window is not None and window.newest is not None:
-            warn(
-                "some hours have loads: those of every hour count only in plans, where hours have none"
-            )
+            warn("some hours have loads: those of every hour count only in plans, where hours have none")
         fields["file"] = counts.json
         lines.append(counts.line)
         lines += [f"skipped {pluralise(counts.skipped, 'row')}: {', '.join(counts.unknown)}"] * bool(counts.skipped)

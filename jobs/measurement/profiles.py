@@ -29,6 +29,9 @@ from schemas.text import pluralise
 
 WEEK: Final = timedelta(weeks=1)
 
+LOADED: Final = ("topic", "topic_id", "partition", "hour", "method", "bytes_in", "bytes_out", "size_bytes")
+"""The columns of PARTITION_LOAD that profiles and plans are made of."""
+
 DIGITS: Final = 3
 """Decimals of rates that distinguish two versions."""
 
@@ -129,10 +132,6 @@ def _loads(tables: SparkWarehouse, hours: list[datetime], windows: list[str]) ->
         columns = ("topic", "topic_id", "partition", "bytes_in", "bytes_out", "size_bytes")
         return always.select(*columns, F.lit(None).cast("double").alias("growth"), F.lit(EVERY_HOUR).alias("window"))
     return loads_between(tables, min(hours), max(hours)).transform(profiled_loads, windows)
-
-
-LOADED: Final = ("topic", "topic_id", "partition", "hour", "method", "bytes_in", "bytes_out", "size_bytes")
-"""The columns of PARTITION_LOAD that profiles and plans are made of."""
 
 
 def loads_between(tables: SparkWarehouse, first: datetime, last: datetime) -> DataFrame:
