@@ -62,14 +62,15 @@ def least_bytes(
 def _groups(model: PlacementModel) -> Ints:
     """Return the number of the rack of each broker if each copy stays in its rack, else the same number for all.
 
-    It stays if every partition that may change has one replica in each rack.
+    It stays if every partition that may change has, and keeps, one replica in each rack that may hold replicas.
     """
-    racks = model.racks[:-1]
-    count = len(np.unique(racks[model.target]))
-    is_bound = (model.factor == count) & (model.min_racks == count)
-    if not is_bound[model.movable].all() or (racks == NO_RACK).any():
-        return np.zeros_like(racks)
-    return racks
+    racks, held = model.racks[:-1], model.racks[model.before]
+    usable = np.unique(racks[model.target])
+    is_bound = (model.factor == len(usable)) & (model.min_racks == len(usable))
+    is_bound &= (model.before != NO_BROKER).sum(axis=0) == len(usable)
+    for rack in usable.tolist():
+        is_bound &= (held == rack).any(axis=0)
+    return racks if is_bound[model.movable].all() and NO_RACK not in racks else np.zeros_like(racks)
 
 
 def most_even(model: PlacementModel, loads: ReplicaLoads, bands: Bands, fixed: Floats) -> Floats:

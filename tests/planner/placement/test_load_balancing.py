@@ -177,6 +177,17 @@ def test_the_bound_of_bytes_is_below_every_plan_of_as_many_partitions(seed: int)
     assert _balance(placement).bytes_bound <= np.sort((due * loads.size)[due > 0])[:completed].sum()
 
 
+@pytest.mark.parametrize("seed", [3, 16, 17, 24, 27])
+@pytest.mark.parametrize("rack", ["r0", "r1"])
+def test_the_bound_counts_bytes_once_that_leave_a_rack_that_is_emptied(seed: int, rack: str) -> None:
+    """The same bytes arrive in another rack, where the goal evens loads."""
+    case = load_case(seed, attempts=2)
+    is_emptied = np.array([one == rack for one in case.brokers.racks])
+    brokers = replace(case.brokers, emptied=is_emptied, target=case.brokers.target & ~is_emptied)
+    balance = _balance(place(brokers, case.partitions, replace(case.goal, even=True)))
+    assert 0 < balance.bytes_bound <= balance.bytes
+
+
 @pytest.mark.parametrize("seed", [24, 98, 141, 156, 397])
 def test_several_changes_at_once_bring_the_last_brokers_into_their_bands(seed: int) -> None:
     """Without attempts there is no integer program of the whole cluster; single changes and exchanges do not do it."""
