@@ -33,7 +33,7 @@ def load_steps(findings: LoadFindings, now: datetime, *, is_settled: bool = True
         """Return the plan for disks that are too full, by their share and limit, or for all loads."""
         relief = [limit for share, limit in shares if share > limit]
         even = f"{EVEN_OUT} --relieve {100 * min(relief):g}%" if relief and len(relief) == len(shares) else EVEN_OUT
-        return even if is_settled and findings.has_sizes else None
+        return even if is_settled and findings.has_sizes and findings.times.window is not None else None
 
     yield from _old_loads(findings, now)
     if findings.without_load:

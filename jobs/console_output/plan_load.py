@@ -98,6 +98,10 @@ def load_warnings(plan: PlanRecord) -> Iterator[str]:
     figures = figures_in(plan.options)
     yield from no_load_warnings(figures.loads if figures else None)
     yield from limit_warnings(figures)
+    budget, balance = plan.options.get("budget"), figures and figures.load_balance
+    if budget is not None and balance and balance.bytes > budget:
+        copies, most = format_bytes(balance.bytes), format_bytes(budget)
+        yield f"the plan copies {copies}, and the budget is {most}: the goal requires these copies"
     if figures and figures.without_room:
         yield figures.without_room
     load = stored_load(plan) or LoadFigures()

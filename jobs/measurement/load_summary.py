@@ -43,7 +43,7 @@ from planner.load.findings import (
     is_hot,
     least_hot_rates,
 )
-from planner.load.resources import LIMIT_SHARE, Capacities, Capacity
+from planner.load.resources import LIMIT_SHARE, REPLICAS, Capacities, Capacity
 from schemas.rows import BrokerLoad, PartitionLoad, Row, Snapshot
 from schemas.text import pluralise
 
@@ -102,6 +102,8 @@ class LoadSummary:
     """The brokers that share the load; see `able_brokers`."""
     without_load: int = 0
     """Partitions of the snapshot without a load in the newest hour."""
+    replicas: Mapping[int, int]
+    """The replicas of each broker in the snapshot; only read if some broker has a limit of them."""
 
     @property
     def shared(self) -> list[BrokerLoad]:
@@ -157,7 +159,15 @@ def read_load_summary(settings: Settings, window: LoadWindow, snapshot: Snapshot
         ),
         sharing=frozenset(sharing),
         without_load=_without_load(settings.warehouse, window, snapshot),
+        replicas=_replicas(settings.warehouse, snapshot, capacities.rows),
     )
+
+
+def _replicas(warehouse: Warehouse, snapshot: Snapshot | None, capacities: pa.Table) -> dict[int, int]:
+    if REPLICAS not in capacities["resource"].unique().to_pylist():
+        return {}
+    counts = pc.value_counts(pc.list_flatten(read_assignment(warehouse, snapshot)["replicas"]))
+    return {row["values"]: row["counts"] for row in counts.to_pylist()}
 
 
 def _with_idle(loads: Sequence[BrokerLoad], live: Collection[int]) -> list[BrokerLoad]:
@@ -242,18 +252,25 @@ def read_load_findings(settings: Settings, snapshot: Snapshot | None, now: datet
     """Read what a person must know of the load at `now`; followers of partitions are those of the snapshot."""
     times = read_load_times(settings.warehouse)
     if times.window is None or not times.is_recent(now):
-        return LoadFindings(times=times)
+        return LoadFindings(times=times, above_limits=_above_replicas(settings, snapshot))
     summary = read_load_summary(settings, times.window, snapshot)
     found = findings_of(times, summary, read_hot_partitions(settings.warehouse, summary, snapshot))
     is_known = not found.needs_plan or has_sizes(settings.warehouse, plan_loads(settings.warehouse))
     return replace(found, has_sizes=is_known)
 
 
+def _above_replicas(settings: Settings, snapshot: Snapshot | None) -> list[AboveLimit]:
+    """Return the brokers with more replicas than they may have, which is known without loads."""
+    live = [] if snapshot is None else [row.broker_id for row in live_brokers_as_of(settings.warehouse, snapshot)]
+    rows = broker_capacities(settings, live).rows
+    return above_limits((), summed_capacities(rows), _replicas(settings.warehouse, snapshot, rows))
+
+
 def findings_of(times: LoadTimes, summary: LoadSummary, hottest: list[HotPartition]) -> LoadFindings:
     """Return what a person must know of a load; `hottest` are the hottest partitions of brokers, or only hot ones."""
     return LoadFindings(
         times=times,
-        above_limits=above_limits(summary.loads, summary.capacities),
+        above_limits=above_limits(summary.loads, summary.capacities, summary.replicas),
         full_soon=[disk for disk in filling_disks(summary.disks) if disk.seconds <= FULL_SOON_SECONDS],
         hot_partitions=[
             partition for partition in hottest if is_hot(partition, summary.by_broker[partition.broker_id])
@@ -267,9 +284,10 @@ def without_load_text(partitions: int) -> str:
     """Say that partitions have no load.
 
     >>> without_load_text(2)
-    '2 partitions have no load and count as none'
+    '2 partitions have no load in the hours shown and count as none'
     """
-    return pluralise(partitions, "partition", "has no load and counts as none", "have no load and count as none")
+    count = "no load in the hours shown and count"
+    return pluralise(partitions, "partition", f"has {count}s as none", f"have {count} as none")
 
 
 def read_capacities(settings: Settings, brokers: Collection[int]) -> Capacities:

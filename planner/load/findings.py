@@ -3,8 +3,9 @@
 Kafka has no such rule.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -88,8 +89,8 @@ def sum_of_known(*rates: float | None) -> float | None:
 
 
 def shares_of(load: BrokerLoad, capacities: Capacities) -> dict[str, float]:
-    """Return the share that a broker uses of each capacity that is known, REPLICAS among them."""
-    known, used = capacities.get(load.broker_id, {}), used_by(load) | {REPLICAS: float(load.replicas)}
+    """Return the share that a broker uses of each capacity that is known."""
+    known, used = capacities.get(load.broker_id, {}), used_by(load)
     return {
         resource: amount / known[resource].amount
         for resource, amount in used.items()
@@ -97,13 +98,23 @@ def shares_of(load: BrokerLoad, capacities: Capacities) -> dict[str, float]:
     }
 
 
-def above_limits(loads: Sequence[BrokerLoad], capacities: Capacities) -> list[AboveLimit]:
-    """Return the brokers and resources above their limits, the one furthest above its limit first."""
+def above_limits(
+    loads: Sequence[BrokerLoad], capacities: Capacities, replicas: Mapping[int, int] = MappingProxyType({})
+) -> list[AboveLimit]:
+    """Return the brokers and resources above their limits, the one furthest above its limit first.
+
+    `replicas` are the numbers that brokers hold now, whatever their loads.
+    """
+    shares = [(load.broker_id, *share) for load in loads for share in shares_of(load, capacities).items()]
+    shares += [
+        (broker, REPLICAS, count / capacities[broker][REPLICAS].amount)
+        for broker, count in replicas.items()
+        if REPLICAS in capacities.get(broker, {})
+    ]
     found = [
-        AboveLimit(broker_id=load.broker_id, resource=resource, share=share, limit_share=limit)
-        for load in loads
-        for resource, share in shares_of(load, capacities).items()
-        if share > (limit := capacities[load.broker_id][resource].limit_share)
+        AboveLimit(broker_id=broker, resource=resource, share=share, limit_share=limit)
+        for broker, resource, share in shares
+        if share > (limit := capacities[broker][resource].limit_share)
     ]
     return sorted(found, key=lambda one: (-one.share / one.limit_share, one.broker_id, one.resource))
 

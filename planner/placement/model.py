@@ -103,6 +103,7 @@ def model_of(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: P
         held &= (stuck.sum(axis=0) > spare) | ~live_in_sync.any(axis=0)  # else the dead ones leave
         factor = np.where(movable & ~held, goal.replication_factor, factor)
     rack_of = np.concatenate([np.array(racks, dtype=np.int64)[by_id], np.full(len(unknown) + 1, NO_RACK)])
+    leaves = emptied & np.isin(np.arange(len(emptied)), before[:, movable])
     model = PlacementModel(
         ids=ids,
         racks=rack_of,
@@ -111,7 +112,7 @@ def model_of(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: P
         target=target & live & ~emptied,
         may_receive=target & live & ~(emptied | cordoned) & (np.isin(ids, list(goal.onto)) if goal.onto else True),
         emptied=emptied,
-        given_up=given_up(rack_of[:-1], emptied, live & ~emptied, len(names)),
+        given_up=given_up(rack_of[:-1], leaves, live & ~emptied, len(names)),
         order=order,
         topic=dense_numbers(partitions.topic[order]),
         partition=partitions.partition[order],

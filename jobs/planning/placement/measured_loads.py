@@ -106,7 +106,8 @@ class MeasuredLoads:
         if not any(column[0].split(" ", 1)[0] in wanted for column in columns):
             resources = ", ".join(wanted)
             raise RefusedError(
-                f"no load of {resources} is known by {found.title}; measure it, or choose other --resources"
+                f"no load of {resources} is known by {found.title}; measure it"
+                + ", or choose other --resources" * self.copy
                 + f"; CPU is {_without_cpu(tables.warehouse, found)}" * ("cpu" in self.resources)
             )
         if "cpu" in self.resources and not any(column[0].startswith("cpu") for column in columns):

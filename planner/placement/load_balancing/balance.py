@@ -67,7 +67,8 @@ def balance_loads(
         elect_from(state, ~loads.preferred)
         balance(state, copy=False)
     _keep_order(model)
-    sharing = replace(model, target=model.target | (model.emptied & model.live))
+    remains = np.isin(np.arange(model.size), model.before[:, ~model.movable])  # with what the plan does not concern
+    sharing = replace(model, target=model.target | (model.emptied & model.live & ~remains))
     counted, evened = np.flatnonzero(sharing.target), bands.evened
     shown = np.ix_(counted, evened)
     before = _multiples_before(sharing, replica_loads, loads)

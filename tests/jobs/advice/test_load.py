@@ -110,15 +110,15 @@ CASES: Final[list[tuple[dict[str, Any], str | None, str | None]]] = [
     ),
     ({"times": times(timedelta(hours=2), timedelta(days=30))}, None, None),
     ({"times": LoadTimes(LoadWindow(), NOW - timedelta(days=30))}, None, None),
-    ({"without_load": 1}, "1 partition has no load and counts as none", None),
+    ({"without_load": 1}, "1 partition has no load in the hours shown and counts as none", None),
     (
         {"without_load": 1, "times": times(timedelta(hours=2), timedelta(days=30))},
-        "1 partition has no load and counts as none",
+        "1 partition has no load in the hours shown and counts as none",
         None,
     ),
     (
         {"without_load": 1, "times": times(timedelta(hours=2), timedelta(minutes=5))},
-        "1 partition has no load and counts as none",
+        "1 partition has no load in the hours shown and counts as none",
         "load sample",
     ),
     ({"times": times(timedelta(hours=23), timedelta(hours=23))}, None, None),
@@ -134,7 +134,7 @@ def test_steps_of_the_load(found: dict[str, Any], subject: str | None, command: 
 
 def test_a_share_is_of_the_known_load_where_some_is_unknown() -> None:
     unknown, hot = load_steps(LoadFindings(times=times(), without_load=111, hot_partitions=[HOT]), NOW)
-    assert unknown.what == "111 partitions have no load and count as none"
+    assert unknown.what == "111 partitions have no load in the hours shown and count as none"
     assert hot.what == f"orders-7 alone is 41% of the known bytes out of broker 3: {SPLIT}"
 
 

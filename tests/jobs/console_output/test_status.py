@@ -151,6 +151,16 @@ def test_as_a_snapshot_left_it(used: Warehouse) -> None:
     assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
 
 
+def test_more_replicas_than_a_broker_may_have_are_named_without_loads(orders: KafkaTree, used: Warehouse) -> None:
+    most = {"broker_id": -1, "resource": "replicas", "capacity": 1.0, "source": "file", "valid_from": NOW}
+    used.append("broker_capacity", [most])
+    status = Surveyor(orders.hosts, Path(used.uri)).json("status")
+    assert status["load"]["above_limits"]
+    assert {(one["resource"], one["limit_share"]) for one in status["load"]["above_limits"]} == {("replicas", 1.0)}
+    [step] = [step for step in status["due"] if "of its allowed replicas, and its limit is 100%" in step["what"]]
+    assert step["command"] is None
+
+
 def test_load_that_a_person_must_know(orders: KafkaTree, used: Warehouse) -> None:
     """Of the last hour, and of no older one than a day; the cluster is read as well."""
     hour = _now().replace(minute=0, second=0, microsecond=0) - HOUR

@@ -43,7 +43,7 @@ def test_brokers_above_their_limits_the_furthest_first() -> None:
         9: {"in": Capacity(1.0)},
     }
     loads = [load(1, 1.7 * MB, size_bytes=80), load(2, cpu=60.0), load(3)]
-    found = above_limits(loads, capacities)
+    found = above_limits(loads, capacities, {1: 99, 2: 30, 3: 30})
     assert [(one.broker_id, one.resource, round(one.share, 6), one.limit_share) for one in found] == [
         (1, "out", 1.7, 1.0),
         (2, "cpu", 0.6, 0.5),

@@ -84,6 +84,9 @@ def test_topics_go_onto_some_brokers_with_their_loads_even(surveyor: Surveyor) -
     plan = surveyor.json(*command)
     assert (plan["load_balance"]["bytes"], plan["load_balance"]["bytes_bound"]) == (3000, 3000)
     assert sorted(_changes(surveyor).values()) == [[1, 2], [1, 2], [2, 1]]
+    assert plan["load_balance"]["worst_before"]["broker"] in {1, 2}, "broker 0 keeps cold-2"
+    shown = surveyor(*command, "--budget", "1kB", "--replace-name", "--name", "cheap").stdout
+    assert "the plan copies 2.9 KiB, and the budget is 1000 B: the goal requires these copies" in shown
     refused = surveyor("plan", "reassign", "--onto", "1,7", "--topics", "hot", "--by-load")
     assert (refused.code, "--onto: broker 7 is not live" in refused.stderr) == (23, True)
 
