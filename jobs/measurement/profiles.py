@@ -9,6 +9,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.spark.session import start_session
@@ -25,11 +26,14 @@ from planner.load.cpu_model import CpuModel, fitted_model, model_text
 from planner.load.profiles import cpu_sums, measured_brokers, peak_windows, profiled_loads, with_cpu
 from schemas.enums import EVERY_HOUR
 from schemas.rows import BrokerLoad, BrokerMetric, PartitionLoad, ProfiledLoad
+from schemas.tables import PARTITION_LOAD
 from schemas.text import pluralise
 
 WEEK: Final = timedelta(weeks=1)
 
-LOADED: Final = ("topic", "topic_id", "partition", "hour", "method", "bytes_in", "bytes_out", "size_bytes")
+_LOADED: Final = ("topic", "topic_id", "partition", "hour", "method", "bytes_in", "bytes_out", "size_bytes")
+
+LOADED: Final = StructType([PARTITION_LOAD[name] for name in _LOADED])
 """The columns of PARTITION_LOAD that profiles and plans are made of."""
 
 DIGITS: Final = 3
@@ -74,7 +78,8 @@ def store_profile(settings: Settings, name: str, weeks: int, now: datetime) -> S
     tables = SparkWarehouse(session, warehouse)
     with progress("computing the profile"):
         cpu = _cpu_model(tables, hours, weeks)
-        loads = _loads(tables, [*hours], windows).transform(with_cpu, _partitions(tables), cpu).localCheckpoint()
+        loads = stored_loads(tables, [*hours]).transform(profiled_loads, windows)
+        loads = loads.transform(with_cpu, _partitions(tables), cpu).localCheckpoint()
         last = find_profile(warehouse, name)
         version = 0 if last is None else last.version
         is_new = last is None or _digest(loads) != _digest(_version(tables, name, version))
@@ -126,20 +131,16 @@ def _partitions(tables: SparkWarehouse) -> DataFrame:
     return tables.frame("partitions", []) if snapshot is None else SnapshotTables(tables, snapshot)["partitions"]
 
 
-def _loads(tables: SparkWarehouse, hours: list[datetime], windows: list[str]) -> DataFrame:
+def stored_loads(tables: SparkWarehouse, hours: Collection[datetime]) -> DataFrame:
+    """Return LOADED from the first to the last of these hours and, without an hour, of every hour."""
+    stored = tables.warehouse.read(PartitionLoad.TABLE, ("hour", "is", None), columns=LOADED.names)
+    of_every_hour = tables.arrow(stored, LOADED)
     if not hours:
-        always = tables.read(PartitionLoad.TABLE).where(F.col("hour").isNull())
-        columns = ("topic", "topic_id", "partition", "bytes_in", "bytes_out", "size_bytes")
-        return always.select(*columns, F.lit(None).cast("double").alias("growth"), F.lit(EVERY_HOUR).alias("window"))
-    return loads_between(tables, min(hours), max(hours)).transform(profiled_loads, windows)
-
-
-def loads_between(tables: SparkWarehouse, first: datetime, last: datetime) -> DataFrame:
-    """Return LOADED of these hours and, without an hour, of every hour."""
+        return of_every_hour
+    first, last = min(hours), max(hours)
     rows = tables.read(PartitionLoad.TABLE, None, ("hour", ">=", first), ("hour", "<=", last))
-    in_hours = rows.where(F.col("hour").between(first, last)).select(*LOADED)
-    of_every_hour = tables.warehouse.read(PartitionLoad.TABLE, ("hour", "is", None), columns=LOADED)
-    return in_hours.unionByName(tables.arrow(of_every_hour, in_hours.schema)) if of_every_hour.num_rows else in_hours
+    in_hours = rows.where(F.col("hour").between(first, last)).select(*LOADED.names)
+    return in_hours.unionByName(of_every_hour) if stored.num_rows else in_hours
 
 
 def _version(tables: SparkWarehouse, name: str, version: int) -> DataFrame:

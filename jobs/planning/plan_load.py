@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from jobs.core.errors import UnreadableError
 from jobs.measurement.load_summary import read_capacities
-from jobs.measurement.profiles import loads_between
+from jobs.measurement.profiles import stored_loads
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.drained_brokers import able_brokers, drained_brokers
 from jobs.repositories.load_sources import LoadRows, plan_loads
@@ -68,10 +68,7 @@ def window_loads(tables: PlanningTables, rows: LoadRows) -> DataFrame:
         profiles = warehouse.read(ProfiledLoad.TABLE)  # first: it starts the engine, whose columns the rest is made of
         is_version = (F.col("profile") == rows.profile) & (F.col("version") == rows.version)
         return profiles.where(is_version).transform(_of_topics, tables).transform(_with_loads)
-    if rows.window.newest is None:
-        loads = warehouse.read(PartitionLoad.TABLE).where(F.col("hour").isNull()).transform(_of_topics, tables)
-    else:
-        loads = loads_between(warehouse, rows.window.hours[0], rows.window.hours[-1]).transform(_of_topics, tables)
+    loads = stored_loads(warehouse, rows.window.hours).transform(_of_topics, tables)
     return loads.transform(_means, F.lit(EVERY_HOUR))
 
 

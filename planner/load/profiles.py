@@ -160,8 +160,10 @@ def _joined(rates: DataFrame, sizes: DataFrame) -> DataFrame:
 def _window(windows: Iterable[str]) -> Column:
     """Return the window of an hour, null for the hours of no window. The first of January 1970 was a Thursday."""
     number = F.pmod(F.expr("unix_seconds(hour) div 3600") + DAYS.index("Thu") * 24, F.lit(7 * 24))
-    names = {DAYS.index(window[:3]) * 24 + int(window[4:6]): window for window in windows}
-    return F.coalesce(*(F.when(number == hour, F.lit(window)) for hour, window in names.items()))
+    hours = {DAYS.index(name[:3]) * 24 + int(name[4:6]): name for name in windows if name != EVERY_HOUR}
+    return F.coalesce(
+        F.lit(None).cast("string"), *(F.when(number == hour, F.lit(name)) for hour, name in hours.items())
+    )
 
 
 def _percentile(column: str) -> Column:
