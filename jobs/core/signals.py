@@ -156,8 +156,11 @@ def defer_signals() -> Iterator[None]:
 def uninterruptible() -> Iterator[None]:
     """Delay KeyboardInterrupt until this block has ended, because a half-made object of a library cannot be closed.
 
-    Only for short blocks within `raise_on_signal`.
+    Only for short blocks within `raise_on_signal`; other threads than the main one get no signals.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     outer, _state.is_uninterruptible = _state.is_uninterruptible, True
     try:
         yield

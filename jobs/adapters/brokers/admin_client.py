@@ -48,6 +48,7 @@ from jobs.core.jaas import login_module
 from jobs.core.logs import module_logger, quiet_logger
 from jobs.core.option_sources import COMMAND_CONFIG, option_name, value_at
 from jobs.core.properties import HOST_NAMES, PROVIDERS, TOKEN_COMMAND, read_key_values
+from jobs.core.signals import uninterruptible
 from jobs.core.tls_files import ENABLED_PROTOCOLS, TLS_KEYS, client_context
 from schemas.replica_assignment import target
 from schemas.rows import Broker, Key
@@ -494,8 +495,10 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
         return node if is_usable and not (connection and connection.paused) else self._any_node()
 
     def _run_call(self, *call: Any) -> Any:  # noqa: ANN401
+        """Run a call; kafka-python drops an exception that a signal raises in its event loop, and waits on."""
         self._called_at = time.monotonic(), time.time()
-        return self._run(*call)
+        with uninterruptible():
+            return self._run(*call)
 
     async def _send_in_time(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:  # noqa: ANN401
         node = self._manager.least_loaded_node() if node_id is None else node_id
@@ -528,13 +531,14 @@ def _first_client(
     """Return kafka-python's client for the first address that answers; None with the errors if none does."""
     for address in answering(addresses, settings, seconds, errors):
         try:
-            return _AdminClient(
-                bootstrap_servers=address,
-                bootstrap_timeout_ms=int(1000 * seconds),
-                request_timeout_ms=20_000,
-                socket_options=_SOCKET_OPTIONS,
-                **settings,
-            )
+            with uninterruptible():
+                return _AdminClient(
+                    bootstrap_servers=address,
+                    bootstrap_timeout_ms=int(1000 * seconds),
+                    request_timeout_ms=20_000,
+                    socket_options=_SOCKET_OPTIONS,
+                    **settings,
+                )
         except (*NO_CREDENTIALS, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: no broker known
             errors[address] = error
     return None

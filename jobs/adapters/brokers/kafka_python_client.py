@@ -18,6 +18,8 @@ from kafka.errors import KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.metadata import ApiVersionsRequest
 
+from jobs.core.signals import uninterruptible
+
 T = TypeVar("T")
 
 TimedAsk = Callable[[Any, float], Any]
@@ -65,7 +67,8 @@ def connected_broker(address: str, settings: dict[str, str]) -> Iterator[TimedAs
 
     def ask(request: Any, seconds: float) -> Any:  # noqa: ANN401 - kafka-python is untyped
         future = client.send(_NODE, request)
-        client.poll(timeout_ms=seconds * 1000, future=future)
+        with uninterruptible():  # kafka-python drops an exception that a signal raises in its event loop
+            client.poll(timeout_ms=seconds * 1000, future=future)
         if not future.succeeded():
             raise future.exception or KafkaTimeoutError(f"no answer from {address} within {seconds:g} s")
         return future.value

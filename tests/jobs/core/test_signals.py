@@ -6,18 +6,21 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 import pytest
 import typer
 
+from jobs.adapters.brokers.admin_client import _AdminClient
 from jobs.core.signals import (
     INTERRUPTED_AFTER_WRITES_MESSAGE,
     INTERRUPTED_MESSAGE,
     raise_on_signal,
     relay_stderr,
     stop_handling,
+    uninterruptible,
 )
 from jobs.runtime.options import report_errors
 
@@ -79,6 +82,33 @@ def test_a_command_within_a_library_call_does_not_silence_what_follows() -> None
     os.close(writing)
 
     assert lines.get(timeout=60) == "out of memory"
+
+
+def test_an_interruption_of_a_request_is_raised_after_its_answer() -> None:
+    """kafka-python would drop it in its event loop, and the command would go on."""
+    client, answers = _AdminClient.__new__(_AdminClient), list[str]()
+
+    def run(answer: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        answers.append(answer)
+
+    client._run = run  # noqa: SLF001 - kafka-python's, which connects
+    with pytest.raises(KeyboardInterrupt), raise_on_signal():
+        client._run_call("accepted")  # noqa: SLF001 - what every request goes through
+    assert answers == ["accepted"]
+
+
+def test_other_threads_raise_no_interruption() -> None:
+    def interrupt() -> None:
+        with uninterruptible():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def wait(thread: ThreadPoolExecutor) -> None:
+        thread.submit(interrupt).result()
+        time.sleep(60)
+
+    with ThreadPoolExecutor(1) as thread, pytest.raises(KeyboardInterrupt), raise_on_signal():
+        wait(thread)
 
 
 def interrupt_within_another_command() -> None:

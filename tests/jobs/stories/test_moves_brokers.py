@@ -298,7 +298,7 @@ def test_one_command_does_a_job_and_names_the_one_that_undoes_it(kafka: PlannedK
 def test_a_plan_of_another_process_is_continued_by_its_name(kafka: PlannedKafka, tmp_path: Path) -> None:
     """First nothing of it is committed, then its commit is interrupted; its dry run shows what is written."""
     kafka.create({"named": [[1, 2], [1, 2]]})
-    kafka.fill("named", 30)
+    kafka.fill("named", 20)
     question = ["reassign", *kafka.targets(tmp_path, ("named", 0, [1, 2, 3])), "--throttle"]
     plan = kafka.plan("named", *question, SLOW)
     kafka.snapshot()
