@@ -99,8 +99,7 @@ def report_import(settings: Settings, sources: ImportSources, now: datetime | No
     if loads is not None:
         rows, counts = loads
         store_loads(warehouse, snapshot, rows, counts.columns)
-        window = newest_window(warehouse)
-        if counts.rows_for_every_hour and window is not None and window.newest is not None:
+        if counts.rows_for_every_hour and (window := newest_window(warehouse)) and window.newest is not None:
             warn("some hours have loads: those of every hour count only in plans, where hours have none")
         fields["file"] = counts.json
         lines.append(counts.line)

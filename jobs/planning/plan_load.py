@@ -74,12 +74,9 @@ def window_loads(tables: PlanningTables, rows: LoadRows) -> DataFrame:
 
 def loads_by_hour(tables: PlanningTables, since: datetime) -> DataFrame:
     """Return the loads of the hours after `since` as LOADS; a window is the start of its hour in seconds since 1970."""
-    return _hours_after(tables, since).transform(_means, F.unix_seconds("hour").cast("string"))
-
-
-def _hours_after(tables: PlanningTables, since: datetime) -> DataFrame:
     recent = tables.spark_warehouse.read(PartitionLoad.TABLE, None, ("hour", ">", since))
-    return recent.where(F.col("hour") > since).transform(_of_topics, tables)
+    loads = recent.where(F.col("hour") > since).transform(_of_topics, tables)
+    return loads.transform(_means, F.unix_seconds("hour").cast("string"))
 
 
 def _of_topics(loads: DataFrame, tables: PlanningTables) -> DataFrame:
