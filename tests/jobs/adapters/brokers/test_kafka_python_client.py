@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, connected_admin
 from jobs.adapters.brokers.fanout import ask_brokers
-from jobs.adapters.brokers.kafka_python_client import HEAD_START_SECONDS, first_answers
+from jobs.adapters.brokers.kafka_python_client import (
+    HEAD_START_SECONDS,
+    connected_broker,
+    first_answers,
+    negotiate,
+)
 from jobs.adapters.kraft.fresh_reads import FreshReads
 from jobs.adapters.kraft.session import CONNECT_SECONDS, read_from_broker
 from jobs.adapters.kraft.topics import list_topics
@@ -120,6 +126,40 @@ def test_a_broker_in_use_that_falls_silent_is_replaced(cluster: PagedCluster, si
     assert reads.read(list_topics)[0] == ["topic-00000"]
     assert reads.broker is not None
     assert reads.broker.broker_id in {0, 1, 2}
+
+
+class StallingCluster(PagedCluster):
+    """A broker that sends the length of its third answer, and no more; kafka-python makes a first request itself."""
+
+    def _serve(self, connection: socket.socket, port: int) -> None:
+        with connection:
+            for is_last in (False, False, True):
+                size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
+                request = connection.recv(size, socket.MSG_WAITALL)
+                answer = request[4:8] + self._answer(port, 18, int.from_bytes(request[2:4]), b"")
+                connection.sendall(len(answer).to_bytes(4) + (b"" if is_last else answer))
+            connection.recv(1)
+
+
+def address(cluster: PagedCluster) -> str:
+    return cluster.bootstrap.partition(",")[0]
+
+
+def test_a_connection_with_a_part_of_an_answer_lets_others_receive(cluster: PagedCluster) -> None:
+    stalling = StallingCluster(topics=1, partitions=1)
+    stalling.start()
+    with connected_broker(address(stalling), {}) as stalled, connected_broker(address(cluster), {}) as ask:
+        negotiate(stalled, 5)
+        negotiate(ask, 5)
+        with pytest.raises(KafkaTimeoutError):
+            negotiate(stalled, 0.3)
+        negotiate(ask, 5)
+
+
+def test_an_idle_connection_lets_others_receive(cluster: PagedCluster) -> None:
+    with connected_broker(address(cluster), {}) as ask, connected_broker(address(cluster), {}) as other:
+        for request in (ask, ask, other, other, ask):
+            negotiate(request, 5)
 
 
 def test_the_error_names_what_was_tried_and_what_it_answered(silent: list[str]) -> None:
