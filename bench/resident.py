@@ -21,7 +21,7 @@ from bench.figures import Figure, processor_seconds
 from bench.notification import instant_brokers
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import end_session
-from jobs.adapters.zookeeper.connection import read
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 

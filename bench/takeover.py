@@ -37,7 +37,7 @@ from bench.figures import Figure
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.zookeeper.connection import read
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znode_codecs import TopicPartition, decode_state

@@ -162,7 +162,7 @@ def config(
     from jobs.planning.internal_topic_permission import InternalTopics
     from jobs.planning.topics.config import ConfigRequest, parse_overrides
     from jobs.planning.topics.existing_topic import topic_name
-    from jobs.preconditions.topic_configs import config_faults
+    from jobs.preconditions.config_validation import config_faults
 
     overrides = parse_overrides(set_ or [], delete or [])
     values = {key: value for key, value in overrides.items() if value is not None}

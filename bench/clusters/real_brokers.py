@@ -13,9 +13,10 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import BROKER_HEAP
-from jobs.adapters.zookeeper.connection import Znode, connected, read
+from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.znode_reads import Znode, read
 from jobs.runtime.progress import progress
 from schemas.znode_codecs import (
     Assignment,

@@ -11,7 +11,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.checks.check_results import CheckResult, Checks
 from jobs.core.errors import SurveyorError
 from jobs.core.option_sources import COMMAND_CONFIG, option_name
-from jobs.repositories.brokers_last_seen import mixed_racks
+from jobs.repositories.racks import mixed_racks
 from jobs.repositories.snapshots import live_brokers_as_of, other_cluster
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings

@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.adapters.brokers.connection import unreachable_reasons
-from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
+from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.warehouse import Warehouse
@@ -28,12 +28,14 @@ from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refus
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
 from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.zookeeper.broker_overrides import read_overrides
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import read, sync
+from jobs.adapters.zookeeper.connection import sync
 from jobs.adapters.zookeeper.doctor_probes import server_time, unwritable_paths
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.lease_znode import lease_refusal
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
 from jobs.checks.check_results import CheckResult, Checks, CheckStatus, run_guarded
 from jobs.checks.cluster_checks import (
@@ -61,6 +63,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_command, with_full_commands
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
+from schemas.broker_config_defaults import KAFKA_DEFAULTS, Overrides
 from schemas.broker_config_names import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.columns import SCHEMA_VERSION
 from schemas.enums import NO_CONTROLLER

@@ -11,7 +11,7 @@ from typing import Final
 
 from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.permission_refusal import NEEDS
-from jobs.adapters.brokers.reported_configs import KRAFT_DEFAULTS, read_broker_configs
+from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.clusters.interface import Cluster, LiveReading
 from jobs.adapters.clusters.kraft import bootstrap_addresses
 from jobs.adapters.kraft.doctor_requests import SupportedVersions, probe_addresses, read_supported_versions
@@ -33,6 +33,7 @@ from jobs.runtime.pace import Clock
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import PARTITION, view_of_reading
 from planner.rules.quorum import MAX_VOTER_LAG_MS, majority
+from schemas.broker_config_defaults import KRAFT_DEFAULTS
 from schemas.rows import Broker, Voter
 from schemas.text import abbreviate, join_ids, pluralise
 from schemas.topic_configs import MIN_ISR

@@ -19,10 +19,11 @@ from jobs.adapters.brokers.migration_configs import (
     read_migration_configs,
 )
 from jobs.adapters.zookeeper.cluster_state import CONFIGS, MIGRATION, TOPICS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import children, with_retries
+from jobs.adapters.zookeeper.connection import with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.adapters.zookeeper.znode_reads import children
 from jobs.checks.check_results import CheckResult
 from jobs.checks.cluster_checks import quarantine_advice, remedies
 from jobs.core.migration_refusal import is_started, migration_refusal

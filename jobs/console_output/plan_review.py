@@ -14,6 +14,7 @@ from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import R, Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.advice.plans import after_review
+from jobs.advice.rollback_racks import is_rollback, lists_of, spread_warnings
 from jobs.console_output.plan_figures import figure_lines, planned_bytes, rack_warnings, still_held_lines
 from jobs.console_output.plan_load import load_lines, load_warnings
 from jobs.console_output.plan_text import (
@@ -28,16 +29,16 @@ from jobs.console_output.plan_text import (
 )
 from jobs.core.arrow_rows import Bools, StoredRows, ValueCount
 from jobs.preconditions.min_isr import below_min_isr, judged_topics, short_lists
-from jobs.preconditions.rollback_racks import is_rollback, lists_of, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
-from jobs.repositories.brokers_last_seen import racks_of_snapshot
 from jobs.repositories.copy_volume import space_warnings
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of, loss_warnings
 from jobs.repositories.drained_brokers import brokers_to_mark
-from jobs.repositories.log_sizes import stored_volume, usable_bytes
+from jobs.repositories.log_dirs import usable_bytes
+from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.plan_change_counts import affecting_broker, count_changes
 from jobs.repositories.plans.assumptions import assumptions_in_newest_snapshot
 from jobs.repositories.plans.plans_reader import find_plan
+from jobs.repositories.racks import racks_of_snapshot
 from jobs.repositories.snapshots import outdated_plan, unread_by
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.console import format_cell, next_in_json, warnings_in_json

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from jobs.core.units import format_bytes
-from jobs.preconditions.topic_configs import checked_config, config_risks
+from jobs.preconditions.config_validation import checked_config, config_risks
 from jobs.repositories.deletion_impact import DeletionImpact
 from jobs.runtime.approval import warning_lines
 from jobs.runtime.console import format_cell, truncate

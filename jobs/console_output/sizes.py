@@ -13,7 +13,7 @@ from jobs.console_output.stored_tables import table_parts
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import format_bytes
-from jobs.repositories.log_sizes import usable_bytes
+from jobs.repositories.log_dirs import usable_bytes
 from jobs.runtime.console import CommandResult
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings

@@ -21,12 +21,14 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.reported_configs import DEFAULTS, read_broker_configs, read_overrides
+from jobs.adapters.brokers.reported_configs import read_broker_configs
+from jobs.adapters.zookeeper.broker_overrides import read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
 from jobs.controller.controller_endpoints import is_of_security
 from jobs.controller.pending_work import drained
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
+from schemas.broker_config_defaults import DEFAULTS
 from schemas.broker_config_names import AUTHORIZER, PROTOCOL_VERSION
 from schemas.rows import Broker, BrokerConfig
 

@@ -5,7 +5,8 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.reported_configs import DEFAULTS, read_broker_configs, read_overrides
+from jobs.adapters.brokers.reported_configs import read_broker_configs
+from jobs.adapters.zookeeper.broker_overrides import read_overrides
 from jobs.adapters.zookeeper.cluster_state import read_brokers
 from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError
@@ -13,6 +14,7 @@ from jobs.core.option_sources import COMMAND_CONFIG, option_name
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas.broker_config_defaults import DEFAULTS
 from schemas.broker_config_names import PROTOCOL_VERSION
 from schemas.inter_broker_protocol import Protocol
 from schemas.rows import BrokerConfig

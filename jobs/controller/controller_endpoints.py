@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from jobs.adapters.brokers.reported_configs import DEFAULTS
 from jobs.adapters.request_server.listen_config import CLIENT_AUTH, ENABLED_MECHANISMS, PROTOCOL, Security, listener_key
 from jobs.core.addresses import is_loopback
 from jobs.core.errors import RefusedError
+from schemas.broker_config_defaults import DEFAULTS
 from schemas.broker_config_names import AUTHORIZER, CONTROL_PLANE_LISTENER
 from schemas.rows import Broker, BrokerConfig
 from schemas.znode_codecs import Endpoint

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.control_encoding import topic_id_text
 from jobs.adapters.zookeeper.cluster_state import FEATURE
-from jobs.adapters.zookeeper.connection import Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.multi import Create, Op, SetData
+from jobs.adapters.zookeeper.multi_operations import Create, Op, SetData
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import topic_path
+from jobs.adapters.zookeeper.znode_reads import Znode, read
 from jobs.controller.broker_protocols import earliest_protocol
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller_context import ControllerContext

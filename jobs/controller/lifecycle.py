@@ -14,7 +14,7 @@ from threading import Event
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster_state import CONTROLLER
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, with_retries
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, with_retries
 from jobs.adapters.zookeeper.controllership import (
     RELEASE_TIMEOUT_SECONDS,
     ControllershipHeldError,
@@ -34,6 +34,7 @@ from jobs.controller.preparation import (
 from jobs.controller.request_listener import Services, running_services
 from jobs.controller.term import ending, former_session_text, run_term
 from jobs.core.errors import MissingError, SurveyorError, UsageError
+from jobs.core.polling import poll_until
 from jobs.core.signals import defer_signals, exit_code, is_interrupted
 from jobs.runtime.approval import Approve, Review
 from jobs.runtime.console import CommandResult, log, truncate

@@ -23,10 +23,10 @@ from jobs.adapters.zookeeper.cluster_state import (
     read_brokers,
     read_requests,
 )
-from jobs.adapters.zookeeper.connection import Znode, children, forbidden
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import key_of_state, state_path
 from jobs.adapters.zookeeper.topics import read_topic_rows, with_state
+from jobs.adapters.zookeeper.znode_reads import Znode, children, forbidden
 from jobs.controller.controller_context import ControllerContext
 from jobs.controller.pending_work import DueWork
 from jobs.controller.zk_watches import ZkWatches

@@ -22,7 +22,7 @@ from typing import Final
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
-from jobs.adapters.zookeeper.connection import LOST, Znode
+from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.plan_submission import (
     announce_resident,
@@ -31,6 +31,7 @@ from jobs.adapters.zookeeper.plan_submission import (
     read_submissions,
     respond,
 )
+from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader

@@ -18,12 +18,14 @@ import pyarrow.compute as pc
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.brokers.reported_configs import read_broker_configs, read_overrides
+from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.request_server.listen_config import ListenConfig
+from jobs.adapters.zookeeper.broker_overrides import read_overrides
 from jobs.adapters.zookeeper.cluster_state import DELETE_TOPICS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, forbidden, with_retries
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, with_retries
 from jobs.adapters.zookeeper.controllership import refuse_take_over
+from jobs.adapters.zookeeper.znode_reads import forbidden
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.controller_context import ControllerContext
 from jobs.controller.controller_endpoints import with_logins

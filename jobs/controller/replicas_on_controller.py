@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.multi import SetData
+from jobs.adapters.zookeeper.multi_operations import SetData
 from jobs.adapters.zookeeper.precondition_reader import topic_path
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from schemas.rows import Key

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession, poll_until
+from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import SessionLostError, controller_and_session, controllership
 from jobs.controller.controller import ResidentController
 from jobs.controller.load_sampler import running_sampler
@@ -26,6 +26,7 @@ from jobs.controller.request_listener import Services
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.core.logs import is_json
+from jobs.core.polling import poll_until
 from jobs.core.signals import exit_code, is_interrupted
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired

@@ -15,8 +15,8 @@ from typing import Final
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.migrating_cluster import MigratingCluster
-from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError
+from jobs.core.polling import poll_until
 from jobs.demo_scenario.traffic import Traffic, read_everything
 from jobs.runtime.console import stdout
 from jobs.runtime.progress import progress

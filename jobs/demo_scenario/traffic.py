@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
-from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError
+from jobs.core.polling import poll_until
 
 FLUSH_TIMEOUT_SECONDS: Final = 60.0
 """Time limit for the first acknowledgement, the last ones, and the end of each partition."""

@@ -21,7 +21,8 @@ from jobs.execution.admin.admin_commit import end_throttle
 from jobs.execution.admin.commit_lease import lease_for
 from jobs.execution.admin.connections import controller_of
 from jobs.execution.admin.reassignment_options import DEFAULT
-from jobs.execution.admin.throttles import not_removed_text, throttle_rows
+from jobs.execution.admin.throttle_texts import not_removed_text
+from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation_commit import (
     cancellation_of,
     cancellations,

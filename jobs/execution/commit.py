@@ -16,9 +16,10 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.clusters.interface import Cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, with_retries
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, with_retries
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
 from jobs.adapters.zookeeper.plan_submission import path_of, read_resident_controller, submit, withdraw
+from jobs.adapters.zookeeper.znode_reads import read_latest
 from jobs.advice.plans import after_commit, remove_throttle
 from jobs.console_output.plan_text import pending_summary
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
@@ -28,12 +29,8 @@ from jobs.execution.admin.commit_lease import lease_for
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.throttle_configs import Throttle, parse_throttle
-from jobs.execution.admin.throttles import (
-    not_removed_text,
-    other_throttle_line,
-    other_throttled_plans,
-    throttle_rows,
-)
+from jobs.execution.admin.throttle_texts import not_removed_text, other_throttle_line
+from jobs.execution.admin.throttles import other_throttled_plans, throttle_rows
 from jobs.execution.admin.wave_progress import moving_partitions, read_blocked
 from jobs.execution.batch.batch_commit import CommitContext, HeldControllership, commit_batch
 from jobs.execution.batch.notification import HoldBudget

@@ -16,7 +16,7 @@ from jobs.console_output.plan_text import deletion_lines, deletion_warnings, due
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import exit_code, is_interrupted
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.throttles import rate_lines, slow_copies, throttle_lines
+from jobs.execution.admin.throttle_texts import rate_lines, slow_copies, throttle_lines
 from jobs.execution.commit_options import CommitOptions
 from jobs.execution.mode_selection import why_controller_unreachable
 from jobs.execution.preflight import Preflight

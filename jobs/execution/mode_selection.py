@@ -9,7 +9,7 @@ from jobs.execution.admin.controller_client import EXECUTABLE
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.resident_controller_client import REQUESTABLE
 from jobs.preconditions.change_preconditions import adds_partition, is_unclean
-from jobs.preconditions.topic_configs import needs_tiered_storage
+from jobs.preconditions.config_validation import needs_tiered_storage
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import Settings
 from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind

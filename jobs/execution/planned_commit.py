@@ -6,10 +6,10 @@ The plan is stored before, so a process that ends at any time leaves a plan that
 import re
 from typing import Final
 
-from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import undo_steps
 from jobs.console_output.verification import Verification, verification_result
 from jobs.core.errors import ExitCode, SurveyorError
+from jobs.core.polling import poll_until
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import commit_plan
 from jobs.execution.commit_options import CommitOptions, commit_limits, hold_seconds

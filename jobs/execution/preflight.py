@@ -13,9 +13,10 @@ from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.reassignments import warnings_of_others
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.throttles import foreign_throttle_texts, rates_of
+from jobs.execution.admin.throttle_texts import foreign_throttle_texts
+from jobs.execution.admin.throttles import rates_of
 from jobs.execution.batch.batch_commit import refuse_unreachable
-from jobs.execution.batch.topic_znodes import refuse_too_large
+from jobs.execution.batch.topic_znode_content import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.broker_assumptions import UNCHANGED
 from jobs.preconditions.cancellation_plan import refuse_unsafe_rows

@@ -15,7 +15,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import places_of, values_of
 from jobs.repositories.capacities import LOG_DIRS
 from jobs.repositories.loads import DAY, HOUR, LoadWindow, partition_growth
-from jobs.repositories.log_sizes import reported_log_dirs
+from jobs.repositories.log_dirs import reported_log_dirs
 from planner.load.disk_forecast import Disk, volumes_of
 from planner.load.resources import DISK
 from schemas.rows import BrokerLoad, ReplicaLog

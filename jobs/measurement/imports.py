@@ -27,7 +27,7 @@ from jobs.measurement.prometheus_import import (
 from jobs.measurement.prometheus_queries import PRESETS, read_query_file
 from jobs.repositories.capacities import EVERY_BROKER, Capacity, broker_capacities, store_capacities
 from jobs.repositories.loads import newest_window
-from jobs.repositories.log_sizes import reported_log_dirs, total_bytes
+from jobs.repositories.log_dirs import reported_log_dirs, total_bytes
 from jobs.repositories.snapshots import find_snapshot, rows_as_of, with_age
 from jobs.runtime.console import CommandResult, Result, log, warn
 from jobs.runtime.settings import Settings

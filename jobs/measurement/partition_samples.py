@@ -34,7 +34,7 @@ from jobs.adapters.brokers.partition_offsets import (
 from jobs.adapters.brokers.topic_entries import Array, as_native
 from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.measurement.leaders import Leaders, current_leaders
+from jobs.measurement.partition_leaders import Leaders, current_leaders
 from schemas.enums import NO_LEADER
 from schemas.rows import Broker
 

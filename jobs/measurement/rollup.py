@@ -23,8 +23,8 @@ from jobs.adapters.spark.session import default_parallelism, start_session
 from jobs.core.errors import UnreadableError
 from jobs.core.units import Part, parse_since
 from jobs.measurement.due_hours import LOADS, SAMPLES, Portion, due_hours, hours_condition, portions, sampled
-from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.loads import newest_window
+from jobs.repositories.racks import racks_as_of
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.console import CommandResult, Summary

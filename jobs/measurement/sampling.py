@@ -13,7 +13,7 @@ from msgspec import Struct
 from jobs.adapters.brokers.admin_client import read_properties
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from jobs.core.units import Part
-from jobs.measurement.leaders import least_ends, read_leaders
+from jobs.measurement.partition_leaders import least_ends, read_leaders
 from jobs.measurement.partition_samples import GROUPS, LOG_DIRS, BrokerAnswer, sample_partitions
 from jobs.measurement.sample_store import store_sample
 from jobs.repositories.loads import newest_sample

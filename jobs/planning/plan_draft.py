@@ -32,7 +32,6 @@ from jobs.core.migration_refusal import migration_refusal, refuse_migration
 from jobs.measurement.load_summary import summed_capacities
 from jobs.planning.plan_load import load_before_and_after
 from jobs.planning.planning_tables import PlanningTables, Registered
-from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.capacities import broker_capacities
 from jobs.repositories.deletion_impact import deletion_impact_of
 from jobs.repositories.drained_brokers import brokers_to_mark
@@ -54,6 +53,7 @@ from jobs.repositories.plans.plan_rows import (
 )
 from jobs.repositories.plans.plans_reader import find_plan
 from jobs.repositories.plans.store import result_of, store
+from jobs.repositories.racks import racks_as_of
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, refresh_hint, with_age
 from jobs.repositories.vanished_topics import vanished_by
 from jobs.runtime.console import CommandResult, Result, log, warn_once

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.repositories.broker_responses import failed_replicas
-from jobs.repositories.brokers_last_seen import Racks
+from jobs.repositories.racks import Racks
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, topics_before, with_age
 from planner.columns.broker_sets import with_drained, with_failed

@@ -21,8 +21,8 @@ from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
-from jobs.repositories.brokers_last_seen import racks_as_of
 from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.racks import racks_as_of
 from jobs.repositories.snapshots import find_snapshot, later_commit, rows_as_of, table_as_of, unread_in, with_age
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult

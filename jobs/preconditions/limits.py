@@ -9,7 +9,7 @@ from typing import Final
 
 from jobs.core.errors import RefusedError
 from jobs.core.migration_refusal import refuse_migration
-from jobs.preconditions.topic_configs import refuse_bad_configs
+from jobs.preconditions.config_validation import refuse_bad_configs
 from schemas.current_state import CurrentCluster
 from schemas.enums import PlanStatus
 from schemas.stored_plan import Plan, Transition

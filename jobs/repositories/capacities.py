@@ -22,7 +22,7 @@ import pyarrow as pa
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
-from jobs.repositories.log_sizes import reported_log_dirs, total_bytes
+from jobs.repositories.log_dirs import reported_log_dirs, total_bytes
 from jobs.runtime.settings import Settings
 from planner.load.resources import DISK, REPLICAS, RESOURCES
 from schemas.rows import BrokerCapacity

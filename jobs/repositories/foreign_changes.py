@@ -11,12 +11,8 @@ from urllib.parse import urlsplit
 
 from deltalake.exceptions import DeltaError
 
-from jobs.adapters.delta.compatibility import (
-    VERSION_PROPERTY,
-    changed_properties,
-    schema_version,
-    write_incompatibility,
-)
+from jobs.adapters.delta.compatibility import VERSION_PROPERTY, schema_version, write_incompatibility
+from jobs.adapters.delta.table_properties import changed_properties
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import store_error_reason
 from jobs.adapters.java.jars import S3

@@ -1,20 +1,15 @@
-"""The sizes of logs and disks, as the last `surveyor sizes` stored them, and what a plan copies by these sizes."""
+"""The sizes of logs, as the last `surveyor sizes` stored them, and what a plan copies by these sizes."""
 
-from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import Warehouse, decode_rows
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows, values_of
 from jobs.repositories.copy_volume import Volume, copying, volume
-from planner.load.disk_forecast import volumes_of
-from schemas.rows import LogDir
 
 MAX_FILTERED_TOPICS: Final = 100
 """Number of topics up to which sizes are read for these topics only."""
@@ -47,34 +42,3 @@ def bytes_by_broker(warehouse: Warehouse) -> tuple[dict[int, int], datetime | No
     logs = warehouse.read("sizes", ("is_future", "=", False), columns=["broker_id", "bytes", "taken_at"])
     grouped = logs.group_by("broker_id").aggregate([("bytes", "sum")])
     return dict(values_of(grouped, "broker_id", "bytes_sum")), pc.min(logs["taken_at"]).as_py()
-
-
-def usable_bytes(warehouse: Warehouse) -> dict[int, int]:
-    """Return the bytes left on the disks of each broker that reported them to `surveyor sizes`."""
-    found = Counter[int]()
-    for disk in volumes_of(reported_log_dirs(warehouse)):
-        if disk.usable_bytes is not None:
-            found[disk.broker_id] += disk.usable_bytes
-    return found
-
-
-def total_bytes(log_dirs: Iterable[LogDir]) -> dict[int, int]:
-    """Return the size of the disks of each broker that reported that of some log dir."""
-    found = Counter[int]()
-    for disk in volumes_of(log_dirs):
-        found[disk.broker_id] += disk.total_bytes
-    return found
-
-
-def reported_log_dirs(warehouse: Warehouse, *filters: Filter) -> list[LogDir]:
-    """Return the log dirs that brokers reported to `surveyor sizes`."""
-    return decode_rows(LogDir, warehouse.read(LogDir.TABLE, *filters)) if warehouse.has(LogDir.TABLE) else []
-
-
-def cordoned_brokers(warehouse: Warehouse) -> set[int]:
-    """Return the brokers whose log dirs are all cordoned, so that they take no new replicas."""
-    if not warehouse.has("log_dirs"):
-        return set()
-    reported = warehouse.read("log_dirs", columns=["broker_id", "cordoned"])
-    is_open = pc.invert(pc.fill_null(reported["cordoned"], fill_value=False))
-    return {*reported["broker_id"].to_pylist()} - {*reported.filter(is_open)["broker_id"].to_pylist()}

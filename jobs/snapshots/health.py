@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from jobs.adapters.clusters.interface import TopicOverrides
 from jobs.adapters.zookeeper.cluster_state import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.core.arrow_rows import Bools, Ints, StoredRows, values_of
-from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.controller_epochs import latest_epoch
+from jobs.repositories.racks import mixed_racks
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.copy_throttles import count_limited
 from planner.columns.broker_skew import Skew, skew_of

@@ -24,8 +24,8 @@ from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
 from jobs.core.migration_refusal import migration_notice
 from jobs.repositories.actor import this_process
-from jobs.repositories.brokers_last_seen import mixed_racks
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
+from jobs.repositories.racks import mixed_racks
 from jobs.repositories.snapshots import (
     find_snapshot,
     last_snapshot,

@@ -19,10 +19,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from jobs.adapters.clusters.interface import Cluster, Rows, Shares
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.spark.session import default_parallelism
-from jobs.adapters.zookeeper.multi_read import gc_paused
 from jobs.adapters.zookeeper.spark_data_source import READ
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import MissingError, NoAnswerError, SurveyorError, UnreadableError, UsageError
+from jobs.core.garbage_collection import gc_paused
 from schemas.rows import QuarantinedZnode
 
 _KINDS: Final[dict[str, type[SurveyorError]]] = {

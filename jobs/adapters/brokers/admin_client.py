@@ -39,7 +39,7 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
 )
 
-from jobs.adapters.brokers.kafka_python_client import answering
+from jobs.adapters.brokers.first_answers import answering
 from jobs.adapters.brokers.kerberos_mechanism import LOGIN
 from jobs.adapters.brokers.oauth_tokens import TOKEN_KEYS, TokenError, TokenProvider, provider_of
 from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, KerberosLogin, login_of

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 
 from jobs.adapters.brokers.admin_client import bootstrap, login_failure, require_credentials
 from jobs.adapters.brokers.connection import REFUSED_LOGINS, refusal_at
-from jobs.adapters.brokers.kafka_python_client import answering, connected_broker, negotiate
+from jobs.adapters.brokers.first_answers import answering
+from jobs.adapters.brokers.kafka_python_client import connected_broker, negotiate
 from jobs.adapters.kerberos.login import KerberosError
 from schemas.rows import Broker
 

@@ -18,7 +18,6 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 from jobs.adapters.brokers.admin_client import NO_ERROR, bootstrap, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.clusters.interface import (
     Cluster,
     ClusterMetadata,
@@ -63,6 +62,7 @@ from jobs.adapters.kraft.topics import (
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.option_sources import BOOTSTRAP_SERVERS, option_name
 from jobs.core.properties import on_executor
+from schemas.broker_config_defaults import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from schemas.broker_config_names import AUTHORIZER, DEFAULT_ENTITY
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.enums import METADATA_TOPIC, NO_CONTROLLER

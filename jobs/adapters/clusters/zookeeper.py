@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.reported_configs import DEFAULTS, DYNAMIC_CONFIGS, configured_brokers, read_overrides
 from jobs.adapters.clusters.interface import (
     Cluster,
     ClusterMetadata,
@@ -28,6 +27,7 @@ from jobs.adapters.clusters.interface import (
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
+from jobs.adapters.zookeeper.broker_overrides import DYNAMIC_CONFIGS, configured_brokers, read_overrides
 from jobs.adapters.zookeeper.cluster_state import (
     BROKER_IDS,
     CONFIGS,
@@ -38,15 +38,18 @@ from jobs.adapters.zookeeper.cluster_state import (
     read_cluster_id,
     reassign_requests,
 )
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, children, connected, sync, with_retries
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected, sync, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.kraft_carried_znodes import read_security
 from jobs.adapters.zookeeper.lease_znode import ZnodeLease, current_holder, lease_refusal, leased
-from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_many, read_permitted
+from jobs.adapters.zookeeper.multi_read import children_of, read_many, read_permitted
 from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
+from jobs.adapters.zookeeper.znode_reads import children
 from jobs.core.errors import SurveyorError
+from jobs.core.garbage_collection import gc_paused
 from jobs.core.properties import on_executor
+from schemas.broker_config_defaults import DEFAULTS
 from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
-from jobs.adapters.delta.compatibility import changed_properties, properties_of
+from jobs.adapters.delta.table_properties import changed_properties, properties_of
 from schemas.columns import KEY_COLUMNS, TABLE_COLUMNS, Columns, uncommented
 
 

@@ -23,12 +23,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from jobs.adapters.delta.arrow_reads import Filter, count_where, missing_files, native_files, read_where
-from jobs.adapters.delta.compatibility import (
-    changed_properties,
-    incompatibility,
-    write_incompatibility,
-)
+from jobs.adapters.delta.compatibility import incompatibility, write_incompatibility
 from jobs.adapters.delta.lock_files import MAX_WRITE_ATTEMPTS, write_locked
+from jobs.adapters.delta.table_properties import changed_properties
 from jobs.adapters.delta.table_schemas import (
     add_columns,
     checks_of,

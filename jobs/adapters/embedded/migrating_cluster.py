@@ -27,9 +27,11 @@ from jobs.adapters.embedded.processes import (
     removed_unless_failed,
 )
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
-from jobs.adapters.zookeeper.connection import connected, poll_until, read
+from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.core.errors import SurveyorError
+from jobs.core.polling import poll_until
 
 CONTROLLER_ID: Final = 3000
 HEAP: Final = "320m"

@@ -14,7 +14,8 @@ from kafka.protocol.admin import DescribeQuorumRequest
 
 from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error
 from jobs.adapters.brokers.connection import REFUSED_LOGINS, refusal_at
-from jobs.adapters.brokers.kafka_python_client import TimedAsk, connected_broker, first_answers, negotiate
+from jobs.adapters.brokers.first_answers import first_answers
+from jobs.adapters.brokers.kafka_python_client import TimedAsk, connected_broker, negotiate
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.option_sources import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name

@@ -4,16 +4,14 @@ Corresponds to `ConnectionQuotas` and `Selector.lowestPriorityChannel`. All meth
 """
 
 import asyncio
-import logging
 import resource
-import time
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from jobs.adapters.request_server.client_warnings import ClientWarnings
 from jobs.adapters.request_server.limits import ServerLimits
-from jobs.core.logs import module_logger
 
 FEW_CONNECTIONS: Final = 200
 """Number of connections below which brokers may take turns; it is reported at the start."""
@@ -30,32 +28,6 @@ FILES_PER_CONNECTION: Final = 2
 MAX_LARGE_REQUESTS: Final = 16
 MAX_LARGE_REQUESTS_PER_ADDRESS: Final = 2
 """Maximum numbers of large requests that are in memory at the same time; further ones wait."""
-
-
-WARNING_SECONDS: Final = 60.0
-"""Seconds between two warnings about the same client."""
-
-MAX_WARNED_CLIENTS: Final = 2000
-"""Number of clients after which all are forgotten."""
-
-_LOG: Final = module_logger(__name__)
-
-
-@dataclass(slots=True)
-class ClientWarnings:
-    """When the last warning about each client was logged."""
-
-    _last: dict[str, float] = field(default_factory=dict)
-
-    def warn(self, client: str, message: str, *, with_traceback: bool = False) -> None:
-        """Log a warning about a client, unless there was one in the last minute."""
-        now = time.monotonic()
-        if now - self._last.get(client, -WARNING_SECONDS) < WARNING_SECONDS:
-            return
-        if len(self._last) > MAX_WARNED_CLIENTS:
-            self._last.clear()
-        self._last[client] = now
-        _LOG.log(logging.ERROR if with_traceback else logging.WARNING, "surveyor: %s", message, exc_info=with_traceback)
 
 
 class OpenConnection(Protocol):

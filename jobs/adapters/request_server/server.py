@@ -13,11 +13,11 @@ from threading import Thread
 from typing import Final
 
 from jobs.adapters.request_server.api_handler import ApiHandler
+from jobs.adapters.request_server.client_warnings import ClientWarnings
 from jobs.adapters.request_server.connection import ClientConnection, ConnectionContext
 from jobs.adapters.request_server.connection_quotas import (
     CLIENT_SHARE,
     FEW_CONNECTIONS,
-    ClientWarnings,
     ConnectionQuotas,
     raise_max_files,
 )

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
 from jobs.adapters.spark import embedded_engine
+from jobs.adapters.spark.closed_port import close_port
 from jobs.adapters.spark.remote import REMOTE, address
 from jobs.core.errors import MissingError
 from jobs.core.signals import restore_handlers
@@ -98,13 +99,13 @@ def _embedded_session() -> SparkSession:
     from pyspark.sql.connect.client.core import DefaultChannelBuilder  # noqa: PLC0415 - as above
     from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415 - as above
 
-    port, _ = embedded_engine.started()
+    port, before = embedded_engine.started()
     # never closed for being idle, and never through a proxy
     options = [("grpc.client_idle_timeout_ms", 2**31 - 1), ("grpc.enable_http_proxy", 0)]
     builder = DefaultChannelBuilder(f"sc://{embedded_engine.LOOPBACK}:{port}", options)
     channel = builder.toChannel()
     grpc.channel_ready_future(channel).result(CONNECT_SECONDS)
-    embedded_engine.close_port()
+    close_port(port, before)
     session = cast("SparkSession", Remote.builder.channelBuilder(builder).create())
     session.client.set_retry_policies([])
     for setting in (UTC | NO_ORIGINS).items():

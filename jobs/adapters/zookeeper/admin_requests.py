@@ -10,8 +10,9 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH, REASSIGN
-from jobs.adapters.zookeeper.connection import LOST, commit, read, read_latest
+from jobs.adapters.zookeeper.connection import LOST, commit
 from jobs.adapters.zookeeper.multi_failure import multi_failure
+from jobs.adapters.zookeeper.znode_reads import read, read_latest
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.rows import Key
 from schemas.znode_codecs import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions

@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of, sync
+from jobs.adapters.zookeeper.connection import servers_of, sync
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
+from jobs.adapters.zookeeper.znode_reads import Znode, children, read
 from jobs.core.errors import UnreadableError
 from jobs.core.migration_refusal import MADE_BY_HAND, UNDECODABLE
 from jobs.core.option_sources import ZOOKEEPER, option_name

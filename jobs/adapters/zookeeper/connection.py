@@ -1,11 +1,14 @@
-"""ZooKeeper: connections, `sync`, single reads, retries and multis. `multi_read` reads in bulk."""
+"""Connections to ZooKeeper: the session of a command, retries, and waiting for responses.
+
+`znode_reads` reads single znodes, and `multi_read` many at once.
+"""
 
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
@@ -13,30 +16,25 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
-    NoAuthError,
-    NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KeeperState, ZnodeStat
-from kazoo.security import ACL, OPEN_ACL_UNSAFE
+from kazoo.protocol.states import KeeperState
 from tenacity import (
-    RetryCallState,
     Retrying,
     retry_if_exception_type,
-    retry_if_not_result,
     stop_after_delay,
     wait_fixed,
 )
 
 from jobs.adapters.kerberos.login import KerberosError, KerberosLogin
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options, login_in
-from jobs.core.errors import NoAnswerError, SurveyorError, UnreadableError, UsageError
+from jobs.core.errors import NoAnswerError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
 from jobs.core.option_sources import ZOOKEEPER, ZOOKEEPER_CONFIG, option_name, value_at
+from jobs.core.polling import poll_until
 from jobs.core.signals import uninterruptible
-from schemas.znode_paths import TOPICS
 
 SESSION_TIMEOUT: Final = 10.0
 """Seconds without contact after which ZooKeeper ends a session and deletes its ephemeral znodes."""
@@ -54,17 +52,9 @@ kazoo would double the pause up to an hour, and a process that waits through an 
 it.
 """
 
-POLL_SECONDS: Final = 0.2
-"""Seconds between two reads in `poll_until`."""
 
 _QUIET: Final = quiet_logger("kazoo.surveyor")
 
-
-_ACL_SOURCE: Final = TOPICS
-"""The brokers create this znode, so it has the ACL that Kafka gives to its znodes (`ZkData.defaultAcls`)."""
-
-_MASKED_DIGEST_SUFFIX: Final = ":x"
-"""The text that ZooKeeper returns in place of a digest to clients without the ADMIN permission."""
 
 CONNECTION_LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
 """Errors that leave the outcome of a request unknown and that the session may survive."""
@@ -79,18 +69,6 @@ LOST: Final = (*CONNECTION_LOST, SessionExpiredError)
 """Errors that leave the outcome of a request unknown."""
 
 T = TypeVar("T")
-
-
-class Znode(NamedTuple):
-    """A znode as read; an absent one has no stat."""
-
-    path: str
-    data: bytes | None
-    stat: ZnodeStat | None
-
-    @property
-    def version(self) -> int | None:
-        return None if self.stat is None else int(self.stat.version)
 
 
 class ZooKeeperSession:
@@ -305,21 +283,6 @@ def with_retries(read: Callable[[], T], lost: tuple[type[Exception], ...] = LOST
     )(read)
 
 
-def poll_until(read: Callable[[], T], is_enough: Callable[[T], bool], timeout: float) -> T:
-    """Call `read` until `is_enough`, for at most `timeout` seconds; return its last result."""
-    is_pending = retry_if_not_result(is_enough)
-    return Retrying(
-        retry=is_pending,
-        stop=stop_after_delay(timeout),
-        wait=wait_fixed(POLL_SECONDS),
-        retry_error_callback=_last_result,
-    )(read)
-
-
-def _last_result(state: RetryCallState) -> Any:  # noqa: ANN401 - any result
-    return state.outcome.result() if state.outcome else None
-
-
 def sync(client: KazooClient) -> None:
     """Let the server catch up with its leader, so that later reads return nothing older than this call."""
     await_result(client.sync_async("/"))
@@ -329,68 +292,3 @@ def commit(multi: TransactionRequest) -> list[Any]:
     """Commit a multi; return one result per operation, each of them an exception if it was refused."""
     results: list[Any] = await_result(multi.commit_async())
     return results
-
-
-def forbidden(act: str) -> str:
-    """Return the message for an operation that an ACL forbids, with the remedy.
-
-    >>> print(forbidden("read /controller_epoch"))
-    an ACL denies Surveyor permission to read /controller_epoch (NoAuth): name the brokers' user in \
---zookeeper-config, or let the ACL (of the parent, for create and delete) allow it to this host
-    """
-    return (
-        f"an ACL denies Surveyor permission to {act} (NoAuth): name the brokers' user in "
-        f"{option_name(ZOOKEEPER_CONFIG)}, or let the ACL (of the parent, for create and delete) allow it to this host"
-    )
-
-
-def read(client: KazooClient, path: str) -> Znode:
-    """Read one znode, which may be absent; raise UnreadableError if its ACL forbids that."""
-    try:
-        data, stat = await_result(client.get_async(path))
-    except NoNodeError:
-        return Znode(path, None, None)
-    except NoAuthError:
-        raise UnreadableError(forbidden(f"read {path}")) from None
-    return Znode(path, data, stat)
-
-
-def read_latest(client: KazooClient, path: str) -> Znode:
-    """Read one znode after a sync, so that the result is not older than this call."""
-    sync(client)
-    return read(client, path)
-
-
-def children(client: KazooClient, path: str, pending: Any = None) -> list[str] | None:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
-    """Return the names under `path` in order, None if there is no such znode; `pending` is the sent request."""
-    try:
-        return sorted(await_result(pending or client.get_children_async(path)))
-    except NoNodeError:
-        return None
-    except NoAuthError:
-        raise UnreadableError(forbidden(f"read {path}")) from None
-
-
-def use_kafka_acl(client: KazooClient) -> None:
-    """Let this client create znodes with the ACL that Kafka gives to its own znodes.
-
-    If brokers run with zookeeper.set.acl=true, then they can write these znodes and other clients cannot. Raise
-    SurveyorError if ZooKeeper masks the ACL: brokers could not write the znodes that we would create.
-    """
-    acls = kafka_acl(client)
-    if acls is not None:  # otherwise the next read reports that there is no cluster, or that it is not readable for us
-        client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls
-
-
-def kafka_acl(client: KazooClient) -> list[ACL] | None:
-    """Return the ACL that Kafka gives to its own znodes, None if it cannot be read; raise SurveyorError if masked."""
-    try:
-        acls, _ = await_result(client.get_acls_async(_ACL_SOURCE))
-    except (NoNodeError, NoAuthError):
-        return None
-    if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED_DIGEST_SUFFIX) for acl in acls):
-        raise SurveyorError(
-            f"the ACL of {_ACL_SOURCE} is hidden from Surveyor, so brokers could not write the znodes that Surveyor "
-            f"creates: name the brokers' user in {option_name(ZOOKEEPER_CONFIG)}; nothing was written",
-        )
-    return list(acls)

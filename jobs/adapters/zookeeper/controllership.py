@@ -16,21 +16,12 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import SessionExpiredError
 
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import (
-    CONNECTION_LOST,
-    LOST,
-    commit,
-    connected,
-    read,
-    read_latest,
-    servers_of,
-    sync,
-    use_kafka_acl,
-    with_retries,
-)
+from jobs.adapters.zookeeper.connection import CONNECTION_LOST, LOST, commit, connected, servers_of, sync, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
+from jobs.adapters.zookeeper.kafka_acl import use_kafka_acl
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, multi_failure
+from jobs.adapters.zookeeper.multi_operations import ANY_VERSION, Check, Create, Delete, Op, SetData, add
+from jobs.adapters.zookeeper.znode_reads import read, read_latest
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.migration_refusal import refuse_migration
 from jobs.core.option_sources import conf_section

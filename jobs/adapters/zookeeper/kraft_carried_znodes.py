@@ -26,9 +26,9 @@ from jobs.adapters.zookeeper.cluster_state import (
     MIGRATION,
     PRODUCER_IDS,
 )
-from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
+from jobs.adapters.zookeeper.znode_reads import Znode, children
 from jobs.core.errors import UnreadableError
 from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row

@@ -17,18 +17,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import InvalidACLError, NoNodeError
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from jobs.adapters.zookeeper.connection import (
-    LOST,
-    Znode,
-    await_result,
-    commit,
-    kafka_acl,
-    read_latest,
-    with_retries,
-)
+from jobs.adapters.zookeeper.connection import LOST, await_result, commit, with_retries
 from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.adapters.zookeeper.endpoint import acl_id
+from jobs.adapters.zookeeper.kafka_acl import kafka_acl
 from jobs.adapters.zookeeper.multi_failure import multi_failure
+from jobs.adapters.zookeeper.znode_reads import Znode, read_latest
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from jobs.core.option_sources import ZOOKEEPER_CONFIG, conf_section, option_name, value_at
 from schemas.lease_holder import (

@@ -4,18 +4,25 @@ A multi is all or nothing. In its response the operations before the refused one
 RuntimeInconsistency, and the refused one has the reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
-from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
+from kazoo.protocol import serialization as sent
 
-from jobs.adapters.zookeeper.connection import forbidden
+from jobs.adapters.zookeeper.multi_operations import Create, Op, SetData
+from jobs.adapters.zookeeper.znode_reads import forbidden
+from schemas.znode_paths import ZNODE_LIMIT_REASON
 
 _NOT_THE_CAUSE: Final = (RolledBackError, RuntimeInconsistency)
-_VERBS: Final = {Create.type: "create", Delete.type: "delete", SetData.type: "set", CheckVersion.type: "check"}
+_VERBS: Final = {
+    sent.Create.type: "create",
+    sent.Delete.type: "delete",
+    sent.SetData.type: "set",
+    sent.CheckVersion.type: "check",
+}
 
 
 class TooLargeError(Exception):
@@ -75,4 +82,22 @@ def lost_response(multi: TransactionRequest, error: Exception) -> MultiFailure:
 
 def multi_bytes(multi: TransactionRequest) -> int:
     """Return the size of a multi on the wire, in bytes."""
-    return len(Transaction(multi.operations).serialize())
+    return len(sent.Transaction(multi.operations).serialize())
+
+
+MAX_ZNODE_BYTES: Final = 1_000_000
+"""Maximum bytes of a topic with its config: jute.maxbuffer (1,048,575) less room for the checks in the same multi."""
+
+
+def too_large(ops: Iterable[Op]) -> MultiFailure | None:
+    """Find a znode whose new content exceeds a request: a moving partition names its replicas three times."""
+    for op in ops:
+        size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
+        if size_of_data > MAX_ZNODE_BYTES:
+            verb = "set" if isinstance(op, SetData) else "create"
+            reason = (
+                f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}: "
+                f"{ZNODE_LIMIT_REASON}; move fewer at once"
+            )
+            return MultiFailure(verb, op.path, TooLargeError(reason))
+    return None

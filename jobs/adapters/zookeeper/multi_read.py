@@ -6,11 +6,9 @@ with a single request and no other in flight. Reads have no effect: reads that a
 sent again.
 """
 
-import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -32,7 +30,8 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import ZnodeStat
 
-from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, Znode, await_result, forbidden, servers_of
+from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, await_result, servers_of
+from jobs.adapters.zookeeper.znode_reads import Znode, forbidden
 from jobs.core.errors import UnreadableError
 from schemas.enums import UNKNOWN_EPOCH, UNKNOWN_VERSION
 from schemas.znode_codecs import FORBIDDEN
@@ -304,15 +303,3 @@ def _raise_unless_absent(path: str, reply: Reply) -> None:
         raise UnreadableError(forbidden(f"read {path}"))
     if reply != NoNodeError.code:
         raise UnreadableError(f"ZooKeeper returned error {reply} for a read of {path}; check its ACL and logs")
-
-
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Pause the garbage collector, which took a third of the time on a million rows that are in no cycles."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -12,8 +12,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 
 from jobs.adapters.zookeeper.cluster_state import CONTROLLER
-from jobs.adapters.zookeeper.connection import Znode, await_result, children, read, sync, use_kafka_acl
-from jobs.adapters.zookeeper.multi import ANY_VERSION
+from jobs.adapters.zookeeper.connection import await_result, sync
+from jobs.adapters.zookeeper.kafka_acl import use_kafka_acl
+from jobs.adapters.zookeeper.multi_operations import ANY_VERSION
+from jobs.adapters.zookeeper.znode_reads import Znode, children, read
 from jobs.core.errors import RefusedError
 from jobs.core.option_sources import ZOOKEEPER_CONFIG, option_name
 from schemas.lease_holder import LeaseHolder, decode_holder, encode_holder

@@ -23,8 +23,8 @@ from jobs.adapters.zookeeper.cluster_state import (
     registered_brokers,
     topics_to_delete,
 )
-from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import read_many, read_permitted
+from jobs.adapters.zookeeper.znode_reads import Znode, children
 from schemas.current_state import (
     CurrentPartition,
     CurrentReassignments,

@@ -12,7 +12,8 @@ from urllib.parse import quote
 from kazoo.client import KazooClient
 
 from jobs.adapters.request_server.sasl_mechanisms import ScramCredential
-from jobs.adapters.zookeeper.connection import read, with_retries
+from jobs.adapters.zookeeper.connection import with_retries
+from jobs.adapters.zookeeper.znode_reads import read
 from schemas.znode_codecs import read_config
 
 USERS: Final = "/config/users"

@@ -24,11 +24,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from jobs.adapters.zookeeper.cluster_state import TOPICS as TOPICS_PATH
-from jobs.adapters.zookeeper.connection import Znode, children, connected, sync, with_retries
+from jobs.adapters.zookeeper.connection import connected, sync, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_many
+from jobs.adapters.zookeeper.multi_read import children_of, read_many
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
+from jobs.adapters.zookeeper.znode_reads import Znode, children
 from jobs.core.errors import UnreadableError, UsageError
+from jobs.core.garbage_collection import gc_paused
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
 ZNODES_PER_TASK: Final = 250

@@ -16,9 +16,9 @@ from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster_state import CONFIGS, TOPICS, quarantine_row
-from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
+from jobs.adapters.zookeeper.znode_reads import Znode, children
 from schemas.enums import NO_LEADER
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import QuarantinedZnode

@@ -10,8 +10,8 @@ from typing import Final
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster_state import PREFERRED_ELECTION, REASSIGN
-from jobs.adapters.zookeeper.connection import Znode, read
-from jobs.adapters.zookeeper.multi import create_or_set
+from jobs.adapters.zookeeper.multi_operations import create_or_set
+from jobs.adapters.zookeeper.znode_reads import Znode, read
 from jobs.controller.admin_apis.requests import (
     CHANGED,
     MAX_ATTEMPTS,

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.multi import Op
+from jobs.adapters.zookeeper.multi_failure import too_large
+from jobs.adapters.zookeeper.multi_operations import Op
 from jobs.controller.controller_context import ControllerContext
 from jobs.core.errors import SurveyorError
-from jobs.execution.batch.topic_znodes import too_large
 from schemas.inter_broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 from schemas.znode_codecs import Endpoint

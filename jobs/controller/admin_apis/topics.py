@@ -14,9 +14,9 @@ from jobs.adapters.brokers.control_encoding import as_uuid, topic_id_text
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster_state import CONFIGS, DELETE_TOPICS
-from jobs.adapters.zookeeper.connection import read
-from jobs.adapters.zookeeper.multi import Create, SetData, create_or_set
+from jobs.adapters.zookeeper.multi_operations import Create, SetData, create_or_set
 from jobs.adapters.zookeeper.precondition_reader import topic_path
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.controller.admin_apis.requests import (
     CHANGED,
     NO_TOPIC,

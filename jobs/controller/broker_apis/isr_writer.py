@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership, check_registered
-from jobs.adapters.zookeeper.multi import Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
+from jobs.adapters.zookeeper.multi_operations import Op, SetData
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.controller.controller_context import ControllerContext

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobs.adapters.zookeeper.cluster_state import PRODUCER_IDS
-from jobs.adapters.zookeeper.connection import Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.multi import Op, create_or_set
+from jobs.adapters.zookeeper.multi_operations import Op, create_or_set
+from jobs.adapters.zookeeper.znode_reads import Znode, read
 from jobs.core.errors import RefusedError, SurveyorError
 
 BLOCK_SIZE: Final = 1000

@@ -31,10 +31,10 @@ from jobs.execution.admin.resident_controller_client import (
     ResidentControllerClient,
 )
 from jobs.execution.admin.throttle_configs import AUTO, Throttle, throttled_brokers
+from jobs.execution.admin.throttle_texts import foreign_throttle_texts
 from jobs.execution.admin.throttles import (
     clear_leftover_throttles,
     clear_throttle,
-    foreign_throttle_texts,
     rates_of,
     set_throttle,
     throttle_of,

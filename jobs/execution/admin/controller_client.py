@@ -26,8 +26,8 @@ from jobs.adapters.brokers.admin_client import (
 )
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.clusters.interface import Cluster, Lease
-from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import LeaseLostError, RefusedError, SurveyorError
+from jobs.core.polling import poll_until
 from jobs.execution.admin.resident_controller_client import MAX_CHECK_SECONDS, ResidentControllerClient
 from jobs.execution.admin.wave_progress import read_and_check, read_statuses
 from jobs.preconditions.change_preconditions import adds_partition, is_unclean, turns_back

@@ -12,10 +12,12 @@ from jobs.adapters.brokers.admin_client import NO_ERROR, NO_REASSIGNMENT_IN_PROG
 from jobs.adapters.clusters.interface import Lease
 from jobs.adapters.zookeeper.admin_requests import add_requests
 from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync, use_kafka_acl
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
+from jobs.adapters.zookeeper.kafka_acl import use_kafka_acl
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import read_resident_controller
 from jobs.adapters.zookeeper.precondition_reader import current_topic, moving_in_zookeeper, topic_path
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.current_state import CurrentTopic
 from schemas.enums import Action, OperationKind

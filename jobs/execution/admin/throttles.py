@@ -6,7 +6,7 @@ deleted once its previous value is restored. So a process that crashes at any po
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from jobs.adapters.clusters.interface import Cluster, CurrentOverrides
 from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
 from jobs.core.errors import SurveyorError
-from jobs.core.units import format_duration
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
 from jobs.execution.admin.auto_throttle import rates_at
 from jobs.execution.admin.throttle_configs import (
@@ -28,15 +27,11 @@ from jobs.execution.admin.throttle_configs import (
     throttle_configs,
     throttled_brokers,
 )
-from jobs.repositories.copy_volume import Volume
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
-from jobs.snapshots.copy_throttles import throttles_of_moves
-from planner.load.throttle_rates import FLOOR_SHARE, Rates, ThrottleRate
-from schemas.enums import Action, Step
-from schemas.rows import Change, PlanRow, ThrottledConfig, changes_among
-from schemas.stored_plan import Plan
-from schemas.text import broker_list
+from planner.load.throttle_rates import Rates
+from schemas.enums import Step
+from schemas.rows import Change, ThrottledConfig
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 
 _TABLE: Final = ThrottledConfig.TABLE
@@ -128,7 +123,7 @@ def clear_throttle(
     _store(warehouse, plan_id, unrestored)
     if unrestored:
         log(
-            f"surveyor: the throttle of plan {plan_id} is not cleared on {', '.join(_resources(unrestored))}; "
+            f"surveyor: the throttle of plan {plan_id} is not cleared on {', '.join(throttled_resources(unrestored))}; "
             f"`surveyor commit {plan_id} --apply` tries again, once they answer"
         )
     else:
@@ -136,13 +131,8 @@ def clear_throttle(
     return unrestored
 
 
-def _resources(rows: Iterable[ThrottledConfig]) -> list[str]:
+def throttled_resources(rows: Iterable[ThrottledConfig]) -> list[str]:
     return sorted({f"{row.kind} {row.resource}" for row in rows})
-
-
-def not_removed_text(rows: Iterable[ThrottledConfig]) -> str:
-    """Name the brokers and topics on which a throttle is left that nothing needs."""
-    return f"its throttle could not be removed from {', '.join(_resources(rows))}"
 
 
 def clear_leftover_throttles(
@@ -168,75 +158,6 @@ def rates_of(  # noqa: PLR0917 - whose copies, under which throttle, and when
     """
     throttle = throttle_of(throttle_rows(settings.warehouse, plan_id)) if throttle is None else throttle
     return rates_at(settings, throttled_brokers(moves), live, now) if throttle == AUTO else throttle
-
-
-def throttle_lines(
-    warehouse: Warehouse, pending: Sequence[Change], rates: Rates | None, being_committed: Collection[str]
-) -> Iterator[str]:
-    """Describe what a commit of these changes would throttle, and which throttles earlier commits have left.
-
-    A throttle of the plans `being_committed` is not left: it is in use.
-    """
-    moves = [change for change in pending if change.action == Action.REASSIGN]
-    brokers = throttled_brokers(moves) if rates else []
-    if brokers:
-        topics = ", ".join(sorted({move.topic for move in moves if throttled_brokers([move])}))
-        limit = f"to {rates} B/s" if isinstance(rates, int) else "by load"
-        names = ", ".join(map(str, brokers))
-        yield f"  would be throttled {limit}, wave by wave: brokers {names}, and moving replicas of {topics}"
-    if isinstance(rates, Mapping):
-        yield from rate_lines(moves, rates)
-    yield from map(other_throttle_line, other_throttled_plans(warehouse, being_committed))
-
-
-def rate_lines(pending: Sequence[Change], rates: Mapping[int, ThrottleRate]) -> Iterator[str]:
-    """Return the rates of the brokers that copy, a line for each."""
-    for broker in throttled_brokers(change for change in pending if change.action == Action.REASSIGN):
-        rate = rates[broker]
-        yield f"    broker {broker} in this hour: receives {rate.receive} B/s, sends {rate.send} B/s"
-
-
-def slow_copies(pending: Sequence[Change], rates: Mapping[int, ThrottleRate], copied: Volume) -> Iterator[str]:
-    """Warn of brokers without room for copies below the limits of their network, whose rates are the least ones."""
-    moves = [change for change in pending if change.action == Action.REASSIGN]
-    slow = {broker: rates[broker] for broker in throttled_brokers(moves) if rates[broker].is_least}
-    if slow:
-        least = min(min(rate.receive, rate.send) for rate in slow.values())
-        takes = f", and take at least {format_duration(copied.seconds(rates))}" if copied.is_known else ""
-        yield (
-            f"the load leaves no room below the limit of the network of {broker_list([*slow])}: copies get "
-            f"{FLOOR_SHARE:.0%} of the capacity, as little as {least} B/s{takes}; a partition does not complete while "
-            "more than that is written to it: commit in an hour of less load, or give a rate, as --throttle 50MB/s"
-        )
-
-
-def other_throttle_line(plan_id: str) -> str:
-    """Say that the throttle of another plan is set."""
-    return (
-        f"  the throttle of plan {plan_id} is still set: `surveyor commit {plan_id} --apply` removes it, "
-        "once none of its replicas move"
-    )
-
-
-def foreign_throttle_texts(
-    warehouse: Warehouse, cluster: Cluster, plan: Plan, pending: Sequence[PlanRow], throttle: Throttle | None
-) -> Iterator[str]:
-    """Describe the throttles of other tools and plans that limit a plan's moves; its own one takes their place."""
-    rows = throttle_rows(warehouse)
-    if throttle or (throttle is None and throttle_of(row for row in rows if row.plan_id == plan.plan_id)):
-        return
-    try:
-        throttles = throttles_of_moves(cluster, changes_among(pending), rows)
-    except SurveyorError as error:  # a config that cannot be read prevents no commit that sets no throttle
-        yield f"whether a throttle of another tool limits the moves is unknown: {error}"
-        return
-    for other in throttles:
-        if other.plan_id == plan.plan_id:
-            continue
-        override = (
-            f"`surveyor commit {plan.called} --apply --throttle RATE` sets another rate until the moves are complete"
-        )
-        yield f"{other.stored_text(warehouse)}; {override}"
 
 
 def other_throttled_plans(warehouse: Warehouse, plan_ids: Collection[str]) -> list[str]:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from jobs.adapters.clusters.interface import Cluster, Lease
-from jobs.adapters.zookeeper.connection import poll_until, with_retries
+from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import NoAnswerError, StillRunningError
+from jobs.core.polling import poll_until
 from jobs.core.units import Part
 from jobs.preconditions.admin_changes import check_for_admin
 from jobs.preconditions.cancellation_plan import refuse_unsafe_rows

@@ -17,9 +17,10 @@ from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, current_controller
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
+from jobs.core.polling import poll_until
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.execution.batch.notification import (
     LEFT_TO_SUCCESSOR,

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster_state import TOPICS, brokers_and_deletions
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, lost_while_writing
-from jobs.adapters.zookeeper.multi_failure import MultiFailure
+from jobs.adapters.zookeeper.multi_failure import MultiFailure, too_large
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import partitions_now, read_operations, state_path
 from jobs.core.errors import FencedError, UnreadableError
-from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
+from jobs.execution.batch.topic_znode_content import TopicZnodes
 from jobs.execution.batch.transactions import (
     ZnodeReads,
     batches,

@@ -20,10 +20,11 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.zookeeper.cluster_state import read_brokers
-from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
+from jobs.adapters.zookeeper.connection import LOST, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import state_path
+from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import is_interrupted
 from jobs.runtime.console import log

@@ -11,11 +11,12 @@ from typing import Final
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.zookeeper.cluster_state import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
-from jobs.adapters.zookeeper.connection import LOST, read
+from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, fenced, lost_while_writing
-from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, create_or_set
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
+from jobs.adapters.zookeeper.multi_operations import ANY_VERSION, Check, Create, Op, create_or_set
 from jobs.adapters.zookeeper.precondition_reader import read_operations
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.replica_deletion import confirmation_expired
 from jobs.execution.batch.znode_removal import (

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jobs.adapters.zookeeper.cluster_state import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
-from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
+from jobs.adapters.zookeeper.multi_operations import ANY_VERSION, Check, Delete, Op, SetData
 from jobs.adapters.zookeeper.multi_read import children_of
+from jobs.adapters.zookeeper.znode_reads import read
 from schemas.rows import Key
 from schemas.znode_codecs import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 

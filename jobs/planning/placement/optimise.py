@@ -23,7 +23,7 @@ from jobs.planning.placement.weights import Weights, known_sizes
 from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.log_sizes import cordoned_brokers
+from jobs.repositories.log_dirs import cordoned_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, unread_in
 from jobs.runtime.console import warn

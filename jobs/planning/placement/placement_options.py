@@ -15,7 +15,7 @@ from jobs.planning.placement.optimise import PlacementRequest
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.log_sizes import cordoned_brokers
+from jobs.repositories.log_dirs import cordoned_brokers
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
 from planner.placement.types import EVEN_WITHIN, PlacementGoal

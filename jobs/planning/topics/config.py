@@ -13,7 +13,7 @@ from jobs.planning.broker_features import config_notes
 from jobs.planning.internal_topic_permission import NOT_ALLOWED, InternalTopics
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic
-from jobs.preconditions.topic_configs import config_risks
+from jobs.preconditions.config_validation import config_risks
 from jobs.repositories.snapshot_tables import SnapshotTables
 from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.internal_topics import unmet_configs

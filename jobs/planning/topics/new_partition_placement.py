@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.core.errors import RefusedError
-from jobs.repositories.brokers_last_seen import rack_gap
+from jobs.repositories.racks import rack_gap
 from planner.placement.plan_figures import CrowdedRacks
 from planner.rules.replica_placement import PlacementOrder, simple_placements
 from planner.topics.rack_crowding import least_crowding, max_per_rack

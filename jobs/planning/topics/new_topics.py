@@ -9,7 +9,7 @@ from pathlib import Path
 from jobs.core.errors import Fault, RefusedError, UsageError
 from jobs.planning.planning_tables import PlanningTables, since_snapshot
 from jobs.planning.topics.existing_topic import name_fault
-from jobs.preconditions.topic_configs import config_faults
+from jobs.preconditions.config_validation import config_faults
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import table_as_of
 from jobs.runtime.input_files import assignment_faults, read_new_topics

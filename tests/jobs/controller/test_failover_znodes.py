@@ -5,8 +5,8 @@ import json
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.controller.controller import ResidentController
 from jobs.controller.request_handler import RequestHandler
 from schemas.znode_codecs import Endpoint

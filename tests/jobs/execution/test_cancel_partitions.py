@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
-from jobs.adapters.zookeeper import connection
+from jobs.adapters.zookeeper import znode_reads
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.console_output.replicas_and_commits import NO_SNAPSHOT
 from jobs.execution.admin.resident_controller_client import MAX_CHECK_SECONDS
 from jobs.repositories.actor import this_process
-from jobs.sql_views.database import Summaries
+from jobs.sql_views.snapshot_database import Summaries
 from schemas.lease_holder import encode_holder
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
@@ -266,7 +266,7 @@ def test_concurrently_changed_request_is_read_again(
     tree: KafkaTree, surveyor: Surveyor, controller: KafkaController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del controller
-    read = connection.read_latest
+    read = znode_reads.read_latest
     stats: list[ZnodeStat] = []
 
     def changed_after(client: Any, path: str) -> Any:  # noqa: ANN401 - kazoo is untyped

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 from kazoo.protocol.states import ZnodeStat
 
-from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.precondition_reader import operation_state, topic_settings
+from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.preconditions.change_status import operation_status
 from jobs.preconditions.operations import outcome_of
 from planner.reassignment.reassignment_status import ReassignmentStatus

@@ -12,7 +12,8 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows
 from jobs.repositories.copy_volume import VOLUME_COLUMNS, Volume, WaveVolume, space_warnings, volume
-from jobs.repositories.log_sizes import stored_volume, usable_bytes
+from jobs.repositories.log_dirs import usable_bytes
+from jobs.repositories.log_sizes import stored_volume
 from planner.load.throttle_rates import ThrottleRate
 from tests.jobs.support.rows.empty_tables import lay_tables
 

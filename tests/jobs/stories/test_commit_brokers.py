@@ -22,12 +22,12 @@ from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster_state import read_cluster
-from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.connection import commit as commit_multi
 from jobs.adapters.zookeeper.controllership import check_absent, controllership
-from jobs.adapters.zookeeper.multi import add
+from jobs.adapters.zookeeper.multi_operations import add
+from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.batch.topic_znodes import TopicZnodes
+from jobs.execution.batch.topic_znode_content import TopicZnodes
 from jobs.execution.batch.transactions import required_reads, topic_ops
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import PlanStatus

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
+from jobs.adapters.zookeeper.znode_reads import read
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held_controllership import commit_held
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, topic_metadata

@@ -12,12 +12,8 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, connected_admin
 from jobs.adapters.brokers.fanout import ask_brokers
-from jobs.adapters.brokers.kafka_python_client import (
-    HEAD_START_SECONDS,
-    connected_broker,
-    first_answers,
-    negotiate,
-)
+from jobs.adapters.brokers.first_answers import HEAD_START_SECONDS, first_answers
+from jobs.adapters.brokers.kafka_python_client import connected_broker, negotiate
 from jobs.adapters.kraft.fresh_reads import FreshReads
 from jobs.adapters.kraft.session import CONNECT_SECONDS, read_from_broker
 from jobs.adapters.kraft.topics import list_topics

@@ -13,14 +13,16 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.brokers.fanout import MAX_CONNECTIONS
-from jobs.adapters.brokers.reported_configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
+from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.adapters.zookeeper.broker_overrides import read_overrides
 from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UsageError
+from schemas.broker_config_defaults import APIS, KAFKA_DEFAULTS, Overrides, version_name
 from schemas.rows import Broker
 from schemas.znode_codecs import Endpoint
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -28,7 +30,7 @@ from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 SECRET: Final = "correct-horse"  # noqa: S105 - not a real password
-NAMES: Final = {*KAFKA_DEFAULTS, *(f"api.{api.name}" for api in APIS)}
+NAMES: Final = {*KAFKA_DEFAULTS, *(version_name(api) for api in APIS)}
 UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"
 STATIC: Final = {
     "num.partitions": "7",
@@ -129,7 +131,7 @@ def test_values_are_the_brokers_own(kafka: EmbeddedCluster) -> None:
 def test_highest_versions_spoken(kafka: EmbeddedCluster) -> None:
     settings = ask(registered(kafka))[0]
 
-    assert [settings[f"api.{api.name}"] for api in APIS[:4]] == [("7", False), ("4", False), ("8", False), ("3", False)]
+    assert [settings[version_name(api)] for api in APIS[:4]] == [("7", False), ("4", False), ("8", False), ("3", False)]
 
 
 def test_dynamic_settings_are_seen_in_the_broker_and_in_zookeeper(kafka: EmbeddedCluster) -> None:

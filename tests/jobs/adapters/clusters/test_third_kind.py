@@ -8,7 +8,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.brokers.reported_configs import KRAFT_DEFAULTS
 from jobs.adapters.clusters.interface import (
     Cluster,
     ClusterMetadata,
@@ -25,6 +24,7 @@ from jobs.adapters.clusters.interface import (
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.execution.admin.commit_lease import NoLease
 from jobs.runtime.settings import Settings
+from schemas.broker_config_defaults import KRAFT_DEFAULTS
 from schemas.current_state import (
     CurrentPartition,
     CurrentReassignments,

@@ -13,9 +13,10 @@ from deltalake.schema import PrimitiveType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta import compatibility
-from jobs.adapters.delta.compatibility import VERSION_PROPERTY, changed_properties
+from jobs.adapters.delta import compatibility, table_properties
+from jobs.adapters.delta.compatibility import VERSION_PROPERTY
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.table_properties import changed_properties
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError, UnreadableError
 from jobs.repositories.foreign_changes import foreign_changes
@@ -102,6 +103,7 @@ def test_tables_of_an_older_version_are_read_and_upgraded(
     """A crash after the columns were added, and before the version was set, leaves a table that is upgraded again."""
     monkeypatch.setitem(columns.TABLE_COLUMNS, "plans", columns.Columns(NextPlanRecord))
     monkeypatch.setattr(compatibility, "SCHEMA_VERSION", int(NEXT))
+    monkeypatch.setattr(table_properties, "SCHEMA_VERSION", int(NEXT))
     monkeypatch.setattr("jobs.repositories.foreign_changes.SCHEMA_VERSION", int(NEXT))
     compatibility._types_of.cache_clear()  # noqa: SLF001
     assert len(warehouse.rows("plans")) == 2

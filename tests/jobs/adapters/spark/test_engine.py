@@ -10,11 +10,12 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from jobs.adapters.spark import embedded_engine, engine
+from jobs.adapters.spark.closed_port import close_port, strangers_at, tcp_sockets
 from jobs.adapters.spark.engine import Engine, Place
 from jobs.core.errors import ExitCode, MissingError, UsageError
 
@@ -140,22 +141,17 @@ def listening() -> Iterator[socket.socket]:
         yield server
 
 
-def test_a_closed_port_lets_no_client_in_and_keeps_its_connection(
-    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_port_lets_no_client_in_and_keeps_its_connection(listening: socket.socket) -> None:
     port = listening.getsockname()[1]
-    known: set[Any] = set()
-    monkeypatch.setattr(embedded_engine, "started", lambda: (port, frozenset(known)))
     with socket.create_connection(("127.0.0.1", port)) as ours, listening.accept()[0] as accepted:
         assert connects(port, 5.0)
-        known.update(embedded_engine._sockets())  # noqa: SLF001
 
-        embedded_engine.close_port()
+        close_port(port, frozenset(tcp_sockets()))
 
         assert not connects(port, 1.0)
         ours.sendall(b"still here")
         assert accepted.recv(100) == b"still here"
-        assert embedded_engine.strangers_at(port, frozenset(embedded_engine._sockets())) == set()  # noqa: SLF001
+        assert strangers_at(port, frozenset(tcp_sockets())) == set()
 
 
 @pytest.mark.spark

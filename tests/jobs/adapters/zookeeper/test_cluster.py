@@ -4,7 +4,7 @@ import pytest
 
 from jobs.adapters.zookeeper.cluster_state import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import commit
-from jobs.adapters.zookeeper.multi import Create, add
+from jobs.adapters.zookeeper.multi_operations import Create, add
 from jobs.adapters.zookeeper.scram_users import sanitize, scram_credential
 from jobs.core.migration_refusal import MADE_BY_HAND
 from schemas.enums import RequestKind

@@ -15,7 +15,7 @@ from kazoo.security import make_acl
 from jobs.adapters.zookeeper import cluster_state
 from jobs.adapters.zookeeper import controllership as module
 from jobs.adapters.zookeeper.cluster_state import read_cluster
-from jobs.adapters.zookeeper.connection import Znode, connected, read
+from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import (
     Controllership,
     ControllershipHeldError,
@@ -26,7 +26,8 @@ from jobs.adapters.zookeeper.controllership import (
     take_over,
 )
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.multi import SetData
+from jobs.adapters.zookeeper.multi_operations import SetData
+from jobs.adapters.zookeeper.znode_reads import Znode, read
 from jobs.core.errors import FencedError, RefusedError, SurveyorError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy

@@ -14,15 +14,18 @@ from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected, poll_until, read, use_kafka_acl
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options
+from jobs.adapters.zookeeper.kafka_acl import use_kafka_acl
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
-from jobs.adapters.zookeeper.multi import Create
+from jobs.adapters.zookeeper.multi_operations import Create
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.adapters.zookeeper.spark_data_source import ZooKeeperDataSource
+from jobs.adapters.zookeeper.znode_reads import read
 from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
+from jobs.core.polling import poll_until
 from schemas.lease_holder import LeaseHolder
 from tests.jobs.support.outside.keystores import TYPES, Keystores
 from tests.jobs.support.zookeeper.fenced_writes import OURS

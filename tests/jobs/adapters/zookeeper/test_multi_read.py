@@ -10,9 +10,9 @@ from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import GetData
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from jobs.adapters.zookeeper.connection import Znode, commit, connected, read
+from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
+from jobs.adapters.zookeeper.multi_operations import ANY_VERSION, Check, Create, Delete, Op, SetData, add
 from jobs.adapters.zookeeper.multi_read import (
     _MULTI_READ_SUPPORT,
     FIRST_BATCH_ZNODES,
@@ -26,6 +26,7 @@ from jobs.adapters.zookeeper.multi_read import (
     read_many,
     supports_multi_read,
 )
+from jobs.adapters.zookeeper.znode_reads import Znode, read
 from jobs.core.errors import UnreadableError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI_READ, Loss, ZooKeeperProxy

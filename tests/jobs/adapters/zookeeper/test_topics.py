@@ -8,10 +8,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper import topics
-from jobs.adapters.zookeeper.connection import Znode, commit
-from jobs.adapters.zookeeper.multi import Create, add
+from jobs.adapters.zookeeper.connection import commit
+from jobs.adapters.zookeeper.multi_operations import Create, add
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.adapters.zookeeper.znode_reads import Znode
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import QuarantinedZnode
 from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state

@@ -7,19 +7,13 @@ import pytest
 
 from jobs.adapters.embedded.processes import free_port
 from jobs.adapters.zookeeper.cluster_state import read_cluster
-from jobs.adapters.zookeeper.connection import (
-    ZooKeeperSession,
-    children,
-    connected,
-    poll_until,
-    read,
-    read_latest,
-    with_retries,
-)
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected, with_retries
 from jobs.adapters.zookeeper.controllership import session_of
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import _MULTI_READ_SUPPORT, read_many, supports_multi_read
+from jobs.adapters.zookeeper.znode_reads import children, read, read_latest
 from jobs.core.errors import UnreadableError
+from jobs.core.polling import poll_until
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import SYNC, Loss, ZooKeeperProxy
 

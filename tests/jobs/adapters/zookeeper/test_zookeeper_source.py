@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.zookeeper import multi_read
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.multi import Create, add
+from jobs.adapters.zookeeper.multi_operations import Create, add
 from jobs.adapters.zookeeper.multi_read import _call, supports_multi_read
 from jobs.adapters.zookeeper.spark_data_source import READ, ZNODES, ZNODES_PER_TASK, NameBatch, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topic_rows

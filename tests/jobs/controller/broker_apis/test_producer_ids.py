@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.cluster_state import PRODUCER_IDS
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
-from jobs.adapters.zookeeper.multi import Create, add
+from jobs.adapters.zookeeper.multi_operations import Create, add
 from jobs.controller.broker_apis.producer_ids import ProducerIdBlock, allocate_block, next_block
 from jobs.controller.controller import ResidentController
 from jobs.controller.request_handler import RequestHandler

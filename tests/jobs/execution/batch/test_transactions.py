@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from kazoo.protocol.states import ZnodeStat
 
-from jobs.adapters.zookeeper.connection import Znode
-from jobs.adapters.zookeeper.multi import Check, Create, Delete, Op, SetData
+from jobs.adapters.zookeeper.multi_operations import Check, Create, Delete, Op, SetData
 from jobs.adapters.zookeeper.precondition_reader import topic_settings
+from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.execution.batch import transactions
 from jobs.execution.batch.standalone_operations import operations_of
-from jobs.execution.batch.topic_znodes import TopicZnodes
+from jobs.execution.batch.topic_znode_content import TopicZnodes
 from jobs.execution.batch.transactions import (
     ZnodeReads,
     batches,

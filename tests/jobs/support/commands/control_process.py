@@ -12,8 +12,9 @@ from threading import Thread
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import end_session
-from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import take_over
+from jobs.adapters.zookeeper.znode_reads import read
 from schemas.znode_codecs import decode_controller
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

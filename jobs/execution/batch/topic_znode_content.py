@@ -7,16 +7,14 @@ cannot be written in parts, and ZooKeeper drops the connection over a request la
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.connection import Znode
-from jobs.adapters.zookeeper.multi import Create, Op, SetData
-from jobs.adapters.zookeeper.multi_failure import MultiFailure, TooLargeError
+from jobs.adapters.zookeeper.multi_failure import MAX_ZNODE_BYTES
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import topic_path
+from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.core.errors import RefusedError
 from jobs.preconditions.change_preconditions import adds_partition
 from schemas.enums import OperationKind
@@ -33,9 +31,6 @@ from schemas.znode_codecs import (
     read_assignment,
 )
 from schemas.znode_paths import ZNODE_LIMIT_REASON
-
-MAX_ZNODE_BYTES: Final = 1_000_000
-"""Maximum bytes of a topic with its config: jute.maxbuffer (1,048,575) less room for the checks in the same multi."""
 
 
 @dataclass(slots=True)
@@ -85,20 +80,6 @@ def with_assignments(data: bytes | None, changes: Iterable[Change]) -> bytes:
     return encode_assignment(
         replace(assignment, partitions=partitions, adding_replicas=adding, removing_replicas=removing)
     )
-
-
-def too_large(ops: Iterable[Op]) -> MultiFailure | None:
-    """Find a znode whose new content exceeds a request: a moving partition names its replicas three times."""
-    for op in ops:
-        size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
-        if size_of_data > MAX_ZNODE_BYTES:
-            verb = "set" if isinstance(op, SetData) else "create"
-            reason = (
-                f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}: "
-                f"{ZNODE_LIMIT_REASON}; move fewer at once"
-            )
-            return MultiFailure(verb, op.path, TooLargeError(reason))
-    return None
 
 
 def refuse_too_large(client: KazooClient, plan: Plan, pending: Iterable[Change]) -> None:
