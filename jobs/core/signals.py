@@ -10,6 +10,7 @@ then as after a crash, and the next run continues it.
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
+from threading import Timer
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -27,6 +29,9 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 REPEAT_WINDOW_SECONDS: Final = 1.0
 """Seconds in which a second signal is ignored: users press Ctrl-C twice, and shells send it to all processes."""
+
+RAISED_AGAIN_SECONDS: Final = 0.01
+"""Seconds until an interruption is raised again that a destructor or callback dropped, which has returned by then."""
 
 GRACE_SECONDS: Final = 5.0
 """Seconds for child processes, mainly Spark's JVM, to end by themselves and remove their temporary files."""
@@ -141,8 +146,28 @@ def exit_code() -> ExitCode:
 @contextmanager
 def raise_on_signal() -> Iterator[None]:
     """Let the first signal raise KeyboardInterrupt here, so that `with` and `finally` blocks clean up."""
-    with _interrupt_mode(_InterruptMode.RAISE):
+    with _interrupt_mode(_InterruptMode.RAISE), _dropped_interrupts_raised_again():
         yield
+
+
+@contextmanager
+def _dropped_interrupts_raised_again() -> Iterator[None]:
+    """Raise KeyboardInterrupt again where Python drops it: in a destructor, or in a callback of a library in C."""
+    outer = sys.unraisablehook
+
+    def raise_again(dropped: "sys.UnraisableHookArgs") -> None:
+        if dropped.exc_type is KeyboardInterrupt and _state.first_signal is not None:
+            number, _ = _state.first_signal
+            _state.first_signal = None
+            Timer(RAISED_AGAIN_SECONDS, signal.pthread_kill, [threading.main_thread().ident, number]).start()
+        else:
+            outer(dropped)
+
+    sys.unraisablehook = raise_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = outer
 
 
 @contextmanager

@@ -98,6 +98,23 @@ def test_an_interruption_of_a_request_is_raised_after_its_answer() -> None:
     assert answers == ["accepted"]
 
 
+class Interrupted:
+    """An object whose destructor is interrupted, where Python prints an exception and goes on."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interruption_of_a_destructor_is_raised_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
+    def end_of_life() -> None:
+        Interrupted()
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt), raise_on_signal():
+        end_of_life()
+    assert capsys.readouterr().err == ""
+
+
 def test_other_threads_raise_no_interruption() -> None:
     def interrupt() -> None:
         with uninterruptible():
