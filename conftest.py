@@ -18,7 +18,7 @@ from xdist.workermanage import WorkerController
 
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.spark import connect
-from jobs.adapters.spark.engine import ENGINE, Engine, Place
+from jobs.adapters.spark.engine_choice import ENGINE, Engine, Place
 from jobs.adapters.spark.session import start_session
 from tests.spark_settings import JVM_OPTIONS, QUICK_JVM, own_session
 

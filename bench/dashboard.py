@@ -18,7 +18,7 @@ from playwright.sync_api import Browser
 
 from bench.figures import Figure, median_of
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.runtime.console import log
 from jobs.web.dashboard.__main__ import OPTIONS
 from tests.jobs.support.outside.browser import await_listening, rendered, started

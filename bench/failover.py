@@ -34,7 +34,8 @@ from bench.clusters.real_brokers import (
 )
 from bench.figures import Figure, processor_seconds
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
+from jobs.core.addresses import LOOPBACK
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znode_codecs import TopicPartition

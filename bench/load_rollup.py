@@ -25,7 +25,7 @@ from bench.figures import Figure, seconds_of, timed
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.spark.engine import Engine
+from jobs.adapters.spark.engine_choice import Engine
 from jobs.adapters.spark.session import start_session
 from jobs.measurement.rollup import RolledUp, roll_up
 from jobs.repositories.snapshots import STATE_TABLES

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from bench.clusters.simulated_kraft import simulated_kraft
 from bench.figures import Figure, median_of, seconds_of
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.adapters.spark.session import start_session
 from jobs.console_output.loads import show_load
 from jobs.repositories.loads import HOUR, NOW, read_assignment, with_assignment

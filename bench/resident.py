@@ -19,9 +19,10 @@ from bench.clusters.real_brokers import MILLISECOND, until
 from bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
 from bench.figures import Figure, processor_seconds
 from bench.notification import instant_brokers
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.znode_reads import read
+from jobs.core.addresses import LOOPBACK
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 

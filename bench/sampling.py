@@ -17,7 +17,7 @@ from bench.clusters.simulated_kraft import simulated_brokers
 from bench.clusters.synthetic import BROKER_COUNT, MILLION, TOPIC_SIZE
 from bench.figures import Cost, Figure, median_of, timed
 from bench.snapshots import Sample
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.adapters.spark.session import start_session
 from jobs.measurement.sampling import take_sample
 from jobs.runtime.progress import progress

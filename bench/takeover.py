@@ -35,9 +35,10 @@ from bench.clusters.real_brokers import (
 )
 from bench.figures import Figure
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.znode_reads import read
+from jobs.core.addresses import LOOPBACK
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znode_codecs import TopicPartition, decode_state

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import start_session
 

@@ -16,10 +16,10 @@ def plan_and_commit(settings: Settings, options: PlanOptions, planner: "Planner"
     """Make a plan; with --apply commit it, wait until its last wave is complete, and verify it."""
     from itertools import chain
 
-    from jobs.advice.plans import goal_of
     from jobs.core.errors import ExitCode
     from jobs.core.units import parse_seconds
     from jobs.planning.plan_draft import report_plan
+    from jobs.repositories.plans.plan_goal import goal_of
     from jobs.repositories.plans.plans_reader import rejection_codes
     from jobs.runtime.suggestions import suggestion
     from schemas.stored_plan import BEGUN

@@ -138,7 +138,7 @@ def sizes(
     topic: Annotated[str | None, typer.Option(help="Show only this topic, by partition and broker.")] = None,
 ) -> None:
     """Show the bytes of each broker, or of a topic's replicas, as recorded by `surveyor sizes`."""
-    from jobs.console_output.sizes import show_sizes
+    from jobs.console_output.size_tables import show_sizes
 
     show_sizes(settings, topic)
 

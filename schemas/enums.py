@@ -32,14 +32,6 @@ UNKNOWN_EPOCH: Final = -1
 WHOLE_TOPIC: Final = -1
 """`partition` of a rejection that is about a topic."""
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Kafka's own topics (`Topic.INTERNAL_TOPICS`); their partition count determines where groups and transactions are."""
-
-INTERNAL_PREFIX: Final = "__"
-"""Prefix of topic names that by convention belong to Kafka or to tools around it."""
-
-METADATA_TOPIC: Final = "__cluster_metadata"
-"""KRaft's log; no topic may have this name."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

@@ -9,8 +9,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from schemas.enums import INTERNAL_PREFIX, METADATA_TOPIC
 from schemas.topic_configs import MIN_ISR, POLICY, UNCLEAN_ELECTION, same_value, whole_number
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own topics (`Topic.INTERNAL_TOPICS`); their partition count determines where groups and transactions are."""
+
+INTERNAL_PREFIX: Final = "__"
+"""Prefix of topic names that by convention belong to Kafka or to tools around it."""
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""KRaft's log; no topic may have this name."""
 
 DECLARED: Final = "internal_topics in the conf"
 

@@ -6,7 +6,7 @@ Messages that concern both kinds of cluster use these names, so that none points
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.znode_paths import ZNODE_LIMIT
+from schemas.znode_size import ZNODE_LIMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from schemas.text import DRAINED_LEADS
 from schemas.topic_configs import DELETION_ENABLED
-from schemas.znode_paths import TOPICS, ZNODE_LIMIT_REASON
+from schemas.znode_paths import TOPICS
+from schemas.znode_size import ZNODE_LIMIT_REASON
 
 
 class Sentence:

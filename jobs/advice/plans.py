@@ -4,13 +4,13 @@ They follow from the plan's row and its results; `name` is the name by which the
 if nothing is left to do.
 """
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from jobs.core.masking import HIDDEN
 from jobs.preconditions.change_preconditions import creates
 from jobs.repositories.actor import this_actor
+from jobs.repositories.plans.plan_goal import goal_of
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import ENGINE_OPTIONS, Suggestion, same_line, same_step, suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
@@ -98,36 +98,6 @@ def _plan_again(settings: Settings, plan: PlanRecord) -> Suggestion | None:
         return None
     throttle = settings.given_options.get("throttle", ()) if plan.traits.moves_replicas else ()
     return suggestion(settings, "plan again on a new snapshot", *words, *throttle)
-
-
-def goal_of(command: str | None) -> list[str]:
-    """Return the words of a plan's command without the options that do not change what is planned.
-
-    >>> goal_of("surveyor plan reassign --remove-brokers 3 --throttle 5MB --name x")
-    ['plan', 'reassign', '--remove-brokers', '3']
-    """
-    words = shlex.split(command or "")[1:]
-    for option, values in _OPTIONS_OF_ONE_RUN.items():
-        if option in words:
-            del words[words.index(option) : words.index(option) + 1 + values]
-    return words
-
-
-def reads_file(command: str | None) -> bool:
-    """Return whether a file is part of a plan's goal, which may have other content by now."""
-    return any(word.endswith("-file") or word == "--sizes" for word in goal_of(command))
-
-
-_OPTIONS_OF_ONE_RUN: Final = {
-    "--name": 1,
-    "--snapshot": 1,
-    "--throttle": 1,
-    "--replace-name": 0,
-    "--refresh": 0,
-    "--no-refresh": 0,
-    "--detailed-exitcode": 0,
-}
-"""The number of values of each option that does not change what is planned."""
 
 
 def list_all_command(settings: Settings, name: str) -> str:

@@ -20,8 +20,8 @@ from jobs.repositories.plans.plans_reader import read_plan
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line, suggestion
-from planner.reassignment.obstacles import BlockedReassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus
+from planner.reassignment.stalled_reassignments import BlockedReassignment
 from schemas.enums import PlanStatus, RejectionCode
 from schemas.replica_assignment import target
 from schemas.rows import Change, Key, PlanRecord

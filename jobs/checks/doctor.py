@@ -27,14 +27,14 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.adapters.zookeeper.broker_overrides import read_overrides
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import sync
 from jobs.adapters.zookeeper.doctor_probes import server_time, unwritable_paths
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.lease_znode import lease_refusal
-from jobs.adapters.zookeeper.topics import latest_epoch_of_states
+from jobs.adapters.zookeeper.state_epochs import latest_epoch_of_states
 from jobs.adapters.zookeeper.znode_reads import read
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
 from jobs.checks.check_results import CheckResult, Checks, CheckStatus, run_guarded

@@ -28,10 +28,11 @@ from jobs.console_output.plan_text import (
     warnings,
 )
 from jobs.core.arrow_rows import Bools, StoredRows, ValueCount
+from jobs.core.units import format_bytes
 from jobs.preconditions.min_isr import below_min_isr, judged_topics, short_lists
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.copy_volume import space_warnings
-from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of, loss_warnings
+from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact, deletion_impact_of
 from jobs.repositories.drained_brokers import brokers_to_mark
 from jobs.repositories.log_dirs import usable_bytes
 from jobs.repositories.log_sizes import stored_volume
@@ -47,7 +48,8 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line, with_full_commands
 from planner.load.load_figures import load_in_json
 from planner.placement.plan_figures import figures_in
-from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
+from schemas.enums import NO_LEADER, Action, OperationKind, PlanKind, RejectionCode
+from schemas.operation_data import AlteredConfig, data_of
 from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord, Row
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, plan_size, pluralise
 
@@ -348,3 +350,20 @@ def show_review(settings: Settings, plan: str, only: RowFilter) -> None:
             show(f"  command: {review.row.command}")
         for part in chain(lines, next_lines(steps)):
             show(part)
+
+
+def loss_warnings(warehouse: Warehouse, plan: PlanRecord, operations: Sequence[Operation]) -> Iterator[str]:
+    """Yield what altered configs may delete or lose, with the size of the topic as far as it is known."""
+    for operation in operations:
+        if operation.kind != OperationKind.ALTER_CONFIG:
+            continue
+        losses = data_of(operation, AlteredConfig).losses
+        for topic in deletion_impact(warehouse, plan, [operation.topic] if losses else [], {}):
+            count = None if topic.partitions is None else pluralise(topic.partitions, "partition")
+            size = (
+                None
+                if topic.bytes is None
+                else f"{format_bytes(topic.bytes)} in {pluralise(topic.replicas or 0, 'replica')}"
+            )
+            known = ", ".join(filter(None, (count, size)))
+            yield from (f"topic {topic.topic}{f' ({known})' if known else ''}: {loss}" for loss in losses)

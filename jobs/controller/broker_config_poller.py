@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.zookeeper.broker_overrides import read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
-from jobs.controller.controller_endpoints import is_of_security
+from jobs.controller.client_logins import is_of_security
 from jobs.controller.pending_work import drained
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings

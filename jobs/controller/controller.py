@@ -34,8 +34,8 @@ from jobs.controller.broker_requests.broker_startup import BrokerStartup
 from jobs.controller.broker_requests.responses import ResponseHandler, SilentBrokers
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
+from jobs.controller.client_logins import with_logins
 from jobs.controller.controller_context import ControllerContext
-from jobs.controller.controller_endpoints import with_logins
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
 from jobs.controller.drains import Drains

@@ -18,7 +18,6 @@ from jobs.adapters.zookeeper.cluster_state import FEATURE
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_operations import Create, Op, SetData
 from jobs.adapters.zookeeper.multi_read import read_permitted
-from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.adapters.zookeeper.znode_reads import Znode, read
 from jobs.controller.broker_protocols import earliest_protocol
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
@@ -29,6 +28,7 @@ from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES
 from schemas.inter_broker_protocol import Protocol
 from schemas.rows import Key
 from schemas.znode_codecs import MalformedZnodeError, decode_assignment, encode_assignment
+from schemas.znode_paths import topic_path
 
 FEATURES_SINCE: Final = Protocol(2, 7, 0)
 """First protocol version with /feature (`MetadataVersion.isFeatureVersioningSupported`)."""

@@ -24,7 +24,6 @@ from jobs.adapters.zookeeper.cluster_state import (
     read_requests,
 )
 from jobs.adapters.zookeeper.multi_read import read_permitted
-from jobs.adapters.zookeeper.precondition_reader import key_of_state, state_path
 from jobs.adapters.zookeeper.topics import read_topic_rows, with_state
 from jobs.adapters.zookeeper.znode_reads import Znode, children, forbidden
 from jobs.controller.controller_context import ControllerContext
@@ -36,6 +35,7 @@ from schemas.enums import UNKNOWN_EPOCH, RequestKind
 from schemas.partition_info import PartitionInfo
 from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znode_codecs import FORBIDDEN_REASON, MalformedZnodeError, State, read_config
+from schemas.znode_paths import key_of_state, state_path
 
 _OF_TOPIC: Final = f"{TOPICS}/"
 

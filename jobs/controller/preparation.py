@@ -27,8 +27,8 @@ from jobs.adapters.zookeeper.connection import ZooKeeperSession, with_retries
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.znode_reads import forbidden
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
+from jobs.controller.client_logins import with_logins
 from jobs.controller.controller_context import ControllerContext
-from jobs.controller.controller_endpoints import with_logins
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.zk_watches import ZkWatches

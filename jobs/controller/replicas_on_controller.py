@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_operations import SetData
-from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.adapters.zookeeper.znode_reads import read
 from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from schemas.rows import Key
 from schemas.text import pluralise
 from schemas.znode_codecs import MalformedZnodeError, decode_assignment, encode_assignment
+from schemas.znode_paths import topic_path
 
 
 @dataclass(slots=True)

@@ -18,13 +18,9 @@ from jobs.adapters.request_server.api_handler import ApiMessage, Caller, ServerL
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.admin_apis.admin_handlers import CONFIG_VERSIONS, WAITING, handle_admin, refusal_of
 from jobs.controller.admin_apis.admin_handlers import VERSIONS as ADMIN_VERSIONS
-from jobs.controller.admin_apis.cluster_metadata import (
-    METADATA,
-    METADATA_VERSIONS,
-    REDIRECTED_VERSIONS,
-    asks_for_brokers,
-)
+from jobs.controller.admin_apis.cluster_metadata import METADATA, METADATA_VERSIONS, asks_for_brokers
 from jobs.controller.admin_apis.controller_as_broker import concerns_controller
+from jobs.controller.admin_apis.redirected_apis import REDIRECTED_VERSIONS
 from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.advertised_endpoints import AdvertisedEndpoints
 from jobs.controller.broker_apis.controlled_shutdowns import (
@@ -44,8 +40,8 @@ from jobs.controller.broker_apis.controller_api_messages import (
 )
 from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
 from jobs.controller.broker_apis.producer_ids import allocate_block
+from jobs.controller.client_logins import authorizer_of
 from jobs.controller.controller_context import ControllerContext
-from jobs.controller.controller_endpoints import authorizer_of
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.logs import module_logger
 from schemas.response_codes import STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH

@@ -17,14 +17,8 @@ from jobs.adapters.request_server.sasl_mechanisms import (
 from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession
 from jobs.adapters.zookeeper.scram_users import scram_credential
-from jobs.controller.controller_endpoints import (
-    authorizer_of,
-    controller_endpoints,
-    listeners_without_controller,
-    logins_of,
-    mechanisms_of,
-    refuse_other_security,
-)
+from jobs.controller.client_logins import authorizer_of, logins_of, mechanisms_of, refuse_other_security
+from jobs.controller.controller_endpoints import controller_endpoints, listeners_without_controller
 from jobs.controller.metrics import ControllerMetrics
 from jobs.controller.request_handler import RequestHandler
 from jobs.core.errors import SurveyorError

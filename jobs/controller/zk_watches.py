@@ -28,7 +28,7 @@ from jobs.adapters.zookeeper.cluster_state import (
 )
 from jobs.adapters.zookeeper.connection import LOST, await_result
 from jobs.adapters.zookeeper.plan_submission import PLANS
-from jobs.adapters.zookeeper.precondition_reader import key_of_state
+from schemas.znode_paths import key_of_state
 
 _CHILDREN: Final = (BROKER_IDS, TOPICS, DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS, CONFIG_CHANGES, PLANS)
 _ZNODES: Final = (CONTROLLER, REASSIGN, PREFERRED_ELECTION)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.clusters.interface import Cluster, ClusterMetadata
 from jobs.adapters.zookeeper.controllership import refuse_take_over
-from jobs.adapters.zookeeper.topics import latest_epoch_of_states
+from jobs.adapters.zookeeper.state_epochs import latest_epoch_of_states
 from jobs.advice.reassignments import warnings_of_others
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions

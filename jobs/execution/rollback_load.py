@@ -15,7 +15,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import places_of, rows_of
 from jobs.measurement.load_summary import read_capacities
 from jobs.repositories.drained_brokers import able_brokers, drained_brokers
-from jobs.repositories.load_sources import LoadRows, plan_loads
+from jobs.repositories.load_basis import LoadRows, plan_loads
 from jobs.repositories.snapshots import last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
 from jobs.runtime.settings import Settings
 from planner.load.load_figures import MEASURES, LoadFigures

@@ -18,7 +18,8 @@ from jobs.execution.admin.wave_progress import blocked_text
 from jobs.execution.copy_measurement import measure
 from jobs.execution.partial_plan_closing import close_ended
 from jobs.execution.rollback import close_rolled_back
-from jobs.preconditions.change_status import current_evenness, verify_plan
+from jobs.preconditions.change_status import verify_plan
+from jobs.preconditions.evenness import current_evenness
 from jobs.preconditions.limits import refuse_other_id
 from jobs.repositories.plans.commit_log import record_completion
 from jobs.repositories.plans.plans_reader import find_plan, read_plan

@@ -16,7 +16,7 @@ from jobs.core.arrow_rows import values_of
 from jobs.measurement.disks import read_disks
 from jobs.repositories.capacities import broker_capacities
 from jobs.repositories.drained_brokers import able_brokers, drained_brokers
-from jobs.repositories.load_sources import has_sizes, plan_loads
+from jobs.repositories.load_basis import has_sizes, plan_loads
 from jobs.repositories.loads import (
     DAY,
     HOUR,

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.spark.session import start_session
 from jobs.core.errors import UnreadableError
-from jobs.repositories.load_sources import DEFAULT_PROFILE, LoadRows, find_profile, has_sizes
+from jobs.repositories.load_basis import DEFAULT_PROFILE, LoadRows, find_profile, has_sizes
 from jobs.repositories.loads import HOUR, hourly_loads, recorded_hours
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import last_snapshot

@@ -24,7 +24,7 @@ from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK
 from jobs.advice.outage import in_json, outage_left_by
-from jobs.advice.plans import after_planning, goal_of, reads_file
+from jobs.advice.plans import after_planning
 from jobs.advice.reassignments import steps_of_moving_plans
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
@@ -45,6 +45,7 @@ from jobs.repositories.plans.names import (
     refuse_other_parameters,
     refuse_refresh,
 )
+from jobs.repositories.plans.plan_goal import goal_of, reads_file
 from jobs.repositories.plans.plan_rows import (
     InMemoryRows,
     PlanHeader,

@@ -18,7 +18,7 @@ from jobs.measurement.load_summary import read_capacities
 from jobs.measurement.profiles import stored_loads
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.drained_brokers import able_brokers, drained_brokers
-from jobs.repositories.load_sources import LoadRows, plan_loads
+from jobs.repositories.load_basis import LoadRows, plan_loads
 from jobs.runtime.settings import Settings
 from planner.columns.shape import with_schema
 from planner.load.load_figures import LoadFigures

@@ -15,16 +15,9 @@ from msgspec.structs import replace
 from jobs.core.errors import RefusedError
 from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason, turns_back
 from jobs.preconditions.change_status import verify_plan
+from planner.reassignment.cancellation import CancellationRisk, cancellation_risk, is_stranded, left_in_sync
 from planner.reassignment.partition_rollback import steps_by_partition, steps_of
-from planner.reassignment.reassignment_status import (
-    CancellationRisk,
-    ReassignmentStatus,
-    cancellation_risk,
-    is_stranded,
-    left_in_sync,
-    status_of,
-    status_towards,
-)
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_of, status_towards
 from schemas import reasons
 from schemas.current_state import CurrentCluster, CurrentPartition, CurrentState, OperationState
 from schemas.enums import Action, Outcome, RejectionCode

@@ -1,22 +1,17 @@
 """How far a committed plan has come, change by change, as the cluster shows it now."""
 
-from collections.abc import Collection, Mapping, Sequence
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Collection, Sequence
 
 from jobs.preconditions.change_preconditions import is_other_topic, other_topic_reason, state_now, turns_back
 from jobs.preconditions.operations import differing_topics, outcome_of
 from jobs.preconditions.reassignment_progress import planned_reassignment_status
-from planner.placement.plan_figures import Figures, spans_of
 from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
-from schemas.enums import NO_LEADER, NO_VERSION, Action, OperationKind, Outcome
+from schemas.enums import NO_VERSION, Action, OperationKind, Outcome
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import Change, Key, Operation, PlanRow
+from schemas.rows import Change, Operation, PlanRow
 from schemas.stored_plan import Plan
 from schemas.text import abbreviate
 from schemas.znode_codecs import MalformedZnodeError
@@ -146,38 +141,6 @@ def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:
         return ""
     noun = "brokers" if len(absent) > 1 else "broker"
     return f"; it waits for {noun} {abbreviate(sorted(absent))}, not live: start it"
-
-
-def current_evenness(counted: Sequence[int], current: Mapping[Key, CurrentPartition], snapshot: pa.Table) -> Figures:
-    """Return the least and most replicas and leaders that a broker of `counted` has now.
-
-    `current` has the partitions of the plan. The other partitions come from `snapshot`, with topic, partition, replicas
-    and leader.
-    """
-    plan_partitions = {key: _held_and_led(partition) for key, partition in current.items()}
-    keys = zip(snapshot["topic"].to_pylist(), snapshot["partition"].to_pylist(), strict=True)
-    other_partitions = snapshot.filter(np.array([key not in plan_partitions for key in keys], dtype=bool))
-    held = pc.list_flatten(other_partitions["replicas"]).to_numpy()
-    led = pc.fill_null(other_partitions["leader"], NO_LEADER).to_numpy()
-    readable = [partition for partition in plan_partitions.values() if partition is not None]
-    replicas = [broker for brokers, _ in readable for broker in brokers]
-    return {
-        "replicas_per_broker": spans_of(np.append(held, np.array(replicas, dtype=np.int64)), counted),
-        "led_per_broker": spans_of(
-            np.append(led, np.array([leader for _, leader in readable], dtype=np.int64)), counted
-        ),
-    }
-
-
-def _held_and_led(partition: CurrentPartition) -> tuple[Sequence[int], int] | None:
-    """The replicas and the leader of a partition; None if they cannot be decoded or do not exist."""
-    try:
-        assignment = partition.assignment
-    except MalformedZnodeError:
-        return None
-    if assignment is None:
-        return None
-    return assignment.replicas, NO_LEADER if partition.state is None else partition.state.leader
 
 
 def verify_plan(

@@ -7,9 +7,9 @@ Since 2.4 Kafka's controller stores adding and removing replicas before it begin
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
 from planner.reassignment.partition_rollback import steps_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of, status_towards
+from planner.reassignment.stalled_reassignments import BlockedReassignment, describe_reassignment
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState
 from schemas.enums import Action

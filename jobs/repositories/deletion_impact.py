@@ -4,19 +4,16 @@ offsets.
 None stands for an unknown figure. The tables are as old as the plan's snapshot and the last `surveyor sizes`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
-from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from schemas.enums import OperationKind
-from schemas.operation_data import AlteredConfig, data_of
 from schemas.rows import Operation, PlanRecord
-from schemas.text import pluralise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +51,6 @@ def deletion_impact(
     """Return what is lost with these topics; `records` contains those whose brokers answered."""
     partitions = {topic: _partitions(warehouse, plan, topic) for topic in topics}
     return [_deleted(warehouse, topic, partitions[topic], records.get(topic)) for topic in topics]
-
-
-def loss_warnings(warehouse: Warehouse, plan: PlanRecord, operations: Sequence[Operation]) -> Iterator[str]:
-    """Yield what altered configs may delete or lose, with the size of the topic as far as it is known."""
-    for operation in operations:
-        if operation.kind != OperationKind.ALTER_CONFIG:
-            continue
-        losses = data_of(operation, AlteredConfig).losses
-        for topic in deletion_impact(warehouse, plan, [operation.topic] if losses else [], {}):
-            count = None if topic.partitions is None else pluralise(topic.partitions, "partition")
-            size = (
-                None
-                if topic.bytes is None
-                else f"{format_bytes(topic.bytes)} in {pluralise(topic.replicas or 0, 'replica')}"
-            )
-            known = ", ".join(filter(None, (count, size)))
-            yield from (f"topic {topic.topic}{f' ({known})' if known else ''}: {loss}" for loss in losses)
 
 
 def _partitions(warehouse: Warehouse, plan: PlanRecord, topic: str) -> int | None:

@@ -154,6 +154,7 @@ def mixed_racks(rack_of: Mapping[int, str | None], names: MetadataNames) -> str 
     Kafka's controller refuses such topics with ZooKeeper (`AdminUtils.assignReplicasToBrokers`); in KRaft it treats no
     rack as one more rack.
 
+    >>> from schemas.metadata_names import IN_KRAFT
     >>> mixed_racks({1: "a", 2: None}, IN_KRAFT) # doctest: +NORMALIZE_WHITESPACE
     'broker 2 has no rack, broker 1 does: plans leave no partition in fewer racks for a broker without one;
     set broker.rack there and restart, or plan with --disable-rack-aware'

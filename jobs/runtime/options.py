@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NoReturn, get_args
 import typer
 
 from jobs.adapters.delta.warehouse_paths import disk_error_message
-from jobs.adapters.spark.engine import ENGINE, Engine
+from jobs.adapters.spark.engine_choice import ENGINE, Engine
 from jobs.adapters.spark.remote import REMOTE, remote_error_message
 from jobs.adapters.spark.submit_environment import adapt_to_spark_submit
 from jobs.core import logs

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster_name, refuse_invalid_path
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.adapters.spark.remote import REMOTE, address
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core import logs

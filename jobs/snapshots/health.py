@@ -33,7 +33,7 @@ from planner.columns.partition_masks import (
     repair_masks,
     slot_mask,
 )
-from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
+from planner.reassignment.stalled_reassignments import BlockedReassignment, describe_reassignment
 from planner.rules.effective_min_isr import min_isr_of
 from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.enums import NO_LEADER, PartitionState

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from jobs.adapters.delta.warehouse_paths import absolute, is_local, no_warehouse
-from jobs.adapters.spark.engine import Engine
+from jobs.adapters.spark.engine_choice import Engine
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core.errors import RefusedError, SurveyorError, UsageError

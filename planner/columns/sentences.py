@@ -6,7 +6,8 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import FAILED_COLUMN, format_ids, format_ids_sql
+from planner.columns.broker_sets import FAILED_COLUMN, format_ids, format_ids_sql, no_brokers
+from schemas import reasons
 from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS, Sentence
 
 
@@ -74,3 +75,9 @@ def drained_leads(leader: str) -> str:
 
 FAILED_SUFFIX: Final = f"IF(size({FAILED_COLUMN}) > 0, {sentence_sql(FAILED_LOG_DIRS, failed=FAILED_COLUMN)}, NULL)"
 """SQL for the part of a reason that names the brokers with a failed log dir, else null."""
+
+
+def leaderless_reason() -> Column:
+    """Return the reason why a partition without a live leader in its ISR must not be moved."""
+    leader = F.coalesce(F.col("leader").cast("string"), F.lit("none"))
+    return sentence(reasons.LEADERLESS, leader=leader, isr=F.coalesce("isr", no_brokers()))

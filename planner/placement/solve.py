@@ -24,7 +24,7 @@ import numpy as np
 
 from planner.placement.balancing.augmenting_paths import UNLIMITED, descend
 from planner.placement.balancing.exchange_graph import ExchangeGraph
-from planner.placement.balancing.leaders import even_leaders, keep_places
+from planner.placement.balancing.leaders import even_leaders
 from planner.placement.balancing.shortest_paths import reachable
 from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.evaluation import SearchResult, missing_replicas, placement_of
@@ -33,6 +33,7 @@ from planner.placement.load_balancing.balance import balance_loads
 from planner.placement.load_balancing.load_model import ReplicaLoads
 from planner.placement.model import PlacementModel, broker_indexes, copies, copies_by_row, model_of
 from planner.placement.removal_order import kept_mask
+from planner.placement.replica_arrays import keep_places
 from planner.placement.types import (
     BYTES_ALONE,
     NO_BROKER,
@@ -76,7 +77,7 @@ def place(brokers: PlacementBrokers, partitions: PlacementPartitions, goal: Plac
             load_balance = replace(load_balance, bytes_bound=least)
         uneven = _band_reason(model, goal, load_balance, partitions.loads)
     if partitions.loads is None:
-        keep_places(model)
+        keep_places(model.before, model.after)
         reordered = even_leaders(model, goal)
     else:  # the loads have decided the order
         reordered = 0, np.zeros(model.size, dtype=np.int64)

@@ -25,18 +25,13 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.change_rows import join_current
 from planner.columns.derived_columns import default_min_isr, min_isr_override
-from planner.columns.sentences import sentence
+from planner.columns.sentences import leaderless_reason, sentence
 from planner.columns.shape import false, true
-from planner.reassignment.pending_requests import (
-    is_being_reassigned_or_requested,
-    leaderless_reason,
-    moving_reason,
-    with_request_column,
-)
+from planner.reassignment.pending_requests import is_being_reassigned_or_requested, moving_reason, with_request_column
 from schemas import reasons
 from schemas.enums import LintCode
 from schemas.internal_topics import pattern_of_internal
-from schemas.znode_paths import ZNODE_LIMIT
+from schemas.znode_size import ZNODE_LIMIT
 
 MAX_REPLICAS_SPREAD: Final = 64
 """Number of replicas of a partition up to which the best spread over racks is computed."""

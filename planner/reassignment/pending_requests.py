@@ -10,7 +10,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import no_brokers
 from planner.columns.sentences import sentence
 from schemas import reasons
 from schemas.replica_assignment import IS_BEING_REASSIGNED
@@ -45,9 +44,3 @@ def moving_reason() -> Column:
     partition = sentence(reasons.PARTITION, topic=F.col("topic"), partition=F.col("partition"))
     waits = sentence(reasons.REQUEST_WAITS, requested=F.col(REQUESTED_REPLICAS), partition=partition)
     return F.coalesce(waits, sentence(reasons.REASSIGNED_ALREADY))
-
-
-def leaderless_reason() -> Column:
-    """Return the reason why a partition without a live leader in its ISR must not be moved."""
-    leader = F.coalesce(F.col("leader").cast("string"), F.lit("none"))
-    return sentence(reasons.LEADERLESS, leader=leader, isr=F.coalesce("isr", no_brokers()))

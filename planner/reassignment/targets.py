@@ -21,13 +21,8 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.change_rows import as_rejections, change_columns, join_current
 from planner.columns.requested_partitions import reason_by_code
-from planner.columns.sentences import sentence, sentences
-from planner.reassignment.pending_requests import (
-    is_being_reassigned_or_requested,
-    leaderless_reason,
-    moving_reason,
-    with_request_column,
-)
+from planner.columns.sentences import leaderless_reason, sentence, sentences
+from planner.reassignment.pending_requests import is_being_reassigned_or_requested, moving_reason, with_request_column
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 

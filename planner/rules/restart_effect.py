@@ -19,7 +19,8 @@ from msgspec import Struct
 from planner.rules.effective_min_isr import certain_min_isr
 from planner.rules.inputs import BrokerSets, among, union
 from schemas import reasons
-from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
+from schemas.enums import RestartCode, RestartEffect
+from schemas.internal_topics import INTERNAL_TOPICS
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import difference, target
 from schemas.topic_configs import MIN_ISR

@@ -16,7 +16,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port, is_free
+from jobs.adapters.embedded.ports import free_port, is_free
+from jobs.core.addresses import LOOPBACK
 from tests.airflow import end_processes
 from tests.airflow.home import AIRFLOW, NO_AIRFLOW, prepare, variables
 

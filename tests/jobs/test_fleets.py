@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from typer.testing import CliRunner
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.cli import app
 from jobs.runtime.options import OTHER

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.spark.engine import Engine
+from jobs.adapters.spark.engine_choice import Engine
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -65,7 +65,8 @@ from jobs.core.properties import on_executor
 from schemas.broker_config_defaults import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from schemas.broker_config_names import AUTHORIZER, DEFAULT_ENTITY
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
-from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
+from schemas.enums import NO_CONTROLLER
+from schemas.internal_topics import METADATA_TOPIC
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_KRAFT
 from schemas.partition_info import TopicInfo

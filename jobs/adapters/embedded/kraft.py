@@ -12,16 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.embedded.processes import (
-    LOOPBACK,
-    Servers,
-    accepts,
-    exit_on_sigterm,
-    free_port,
-    removed_unless_failed,
-)
+from jobs.adapters.embedded.ports import accepts, free_port
+from jobs.adapters.embedded.processes import Servers, exit_on_sigterm, removed_unless_failed
 from jobs.adapters.embedded.servers import BROKER_HEAP, FEW_AND_SMALL, KafkaServer
 from jobs.adapters.java.jars import KAFKA_VERSION
+from jobs.core.addresses import LOOPBACK
 from jobs.core.errors import SurveyorError
 
 CLUSTER_ID: Final = "S3VydmV5b3JLUmFmdDAwMQ"

@@ -18,18 +18,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from jobs.adapters.embedded.kraft import PROTOCOLS, KRaftController
-from jobs.adapters.embedded.processes import (
-    LOOPBACK,
-    Servers,
-    accepts,
-    exit_on_sigterm,
-    free_port,
-    removed_unless_failed,
-)
+from jobs.adapters.embedded.ports import accepts, free_port
+from jobs.adapters.embedded.processes import Servers, exit_on_sigterm, removed_unless_failed
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.znode_reads import read
+from jobs.core.addresses import LOOPBACK
 from jobs.core.errors import SurveyorError
 from jobs.core.polling import poll_until
 

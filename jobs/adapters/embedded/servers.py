@@ -17,10 +17,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from jobs.adapters.embedded.processes import LOOPBACK, Server, accepts, four_letter_word
+from jobs.adapters.embedded.ports import accepts
+from jobs.adapters.embedded.processes import Server, four_letter_word
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import KAFKA_VERSION, kafka_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
+from jobs.core.addresses import LOOPBACK
 from jobs.core.errors import SurveyorError
 from jobs.core.logs import quiet_logger
 from schemas.znode_paths import BROKER_IDS

@@ -19,7 +19,8 @@ from jobs.adapters.brokers.kafka_python_client import TimedAsk, connected_broker
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.option_sources import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name
-from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
+from schemas.enums import NO_CONTROLLER
+from schemas.internal_topics import METADATA_TOPIC
 from schemas.rows import Voter
 
 T = TypeVar("T")

@@ -24,6 +24,7 @@ from pyspark.sql.utils import is_remote
 from jobs.adapters.spark import embedded_engine
 from jobs.adapters.spark.closed_port import close_port
 from jobs.adapters.spark.remote import REMOTE, address
+from jobs.core.addresses import LOOPBACK
 from jobs.core.errors import MissingError
 from jobs.core.signals import restore_handlers
 
@@ -102,7 +103,7 @@ def _embedded_session() -> SparkSession:
     port, before = embedded_engine.started()
     # never closed for being idle, and never through a proxy
     options = [("grpc.client_idle_timeout_ms", 2**31 - 1), ("grpc.enable_http_proxy", 0)]
-    builder = DefaultChannelBuilder(f"sc://{embedded_engine.LOOPBACK}:{port}", options)
+    builder = DefaultChannelBuilder(f"sc://{LOOPBACK}:{port}", options)
     channel = builder.toChannel()
     grpc.channel_ready_future(channel).result(CONNECT_SECONDS)
     close_port(port, before)

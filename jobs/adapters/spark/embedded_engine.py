@@ -16,9 +16,7 @@ from tempfile import gettempdir, mkdtemp
 from typing import Any, Final
 
 from jobs.adapters.spark.closed_port import TcpSocket, tcp_sockets
-
-LOOPBACK: Final = "127.0.0.1"
-
+from jobs.core.addresses import LOOPBACK
 
 _FOLDER: Final = "surveyor-engine-"
 _LOCK: Final = "lock"

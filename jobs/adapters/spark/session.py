@@ -26,7 +26,7 @@ from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import spark_jars
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.closed_port import StrangerError
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.adapters.spark.object_store_settings import store_settings
 from jobs.adapters.spark.spark_settings import BASE_SETTINGS, OWN_JVM, conf_dir
 from jobs.adapters.spark.submit_environment import is_submitted

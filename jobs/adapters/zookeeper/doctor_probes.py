@@ -13,8 +13,8 @@ from kazoo.exceptions import NoAuthError
 from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH, TOPICS
 from jobs.adapters.zookeeper.connection import await_result, commit
 from jobs.adapters.zookeeper.multi_failure import multi_failure
-from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.adapters.zookeeper.znode_reads import children, read
+from schemas.znode_paths import state_path
 
 _PROBE: Final = "surveyor-doctor"
 _NONEXISTENT: Final = f"/{_PROBE}/never"

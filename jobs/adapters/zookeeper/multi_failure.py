@@ -14,7 +14,7 @@ from kazoo.protocol import serialization as sent
 
 from jobs.adapters.zookeeper.multi_operations import Create, Op, SetData
 from jobs.adapters.zookeeper.znode_reads import forbidden
-from schemas.znode_paths import ZNODE_LIMIT_REASON
+from schemas.znode_size import ZNODE_LIMIT_REASON
 
 _NOT_THE_CAUSE: Final = (RolledBackError, RuntimeInconsistency)
 _VERBS: Final = {

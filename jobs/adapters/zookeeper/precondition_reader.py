@@ -4,7 +4,6 @@ If an ACL forbids reading a znode, only the values that depend on it are unknown
 `sync`: callers do, if the data must not be older than the call.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -49,30 +48,9 @@ from schemas.znode_codecs import (
     read_assignment,
     read_partitions,
 )
+from schemas.znode_paths import state_path, topic_path
 
 _SHARED: Final = (REASSIGN, PREFERRED_ELECTION, CONTROLLER_EPOCH)
-
-_STATE_PATH: Final = re.compile(rf"{TOPICS}/([^/]+)/partitions/(\d+)/state")
-
-
-def topic_path(topic: str) -> str:
-    """Return the znode of a topic's assignment."""
-    return f"{TOPICS}/{topic}"
-
-
-def state_path(key: tuple[str, int | str]) -> str:
-    """Return the znode of a partition's state."""
-    return f"{topic_path(key[0])}/partitions/{key[1]}/state"
-
-
-def key_of_state(path: str) -> Key | None:
-    """Return the partition whose state a znode is, None if it is another znode.
-
-    >>> key_of_state("/brokers/topics/orders/partitions/7/state"), key_of_state("/brokers/topics/state")
-    (('orders', 7), None)
-    """
-    match = _STATE_PATH.fullmatch(path)
-    return None if match is None else (match[1], int(match[2]))
 
 
 def read_current(client: KazooClient, changes: Sequence[Change]) -> CurrentState:

@@ -9,7 +9,6 @@ deleted in the meantime yields no row. A znode that an ACL forbids reading is qu
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
 from kazoo.client import KazooClient
@@ -17,8 +16,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster_state import CONFIGS, TOPICS, quarantine_row
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
-from jobs.adapters.zookeeper.precondition_reader import state_path
-from jobs.adapters.zookeeper.znode_reads import Znode, children
+from jobs.adapters.zookeeper.znode_reads import Znode
 from schemas.enums import NO_LEADER
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import QuarantinedZnode
@@ -31,6 +29,7 @@ from schemas.znode_codecs import (
     read_assignment,
     read_config,
 )
+from schemas.znode_paths import state_path
 
 PARTITIONS_PER_CHUNK: Final = 50_000
 """Partitions in memory at a time; this bounds a reader's memory."""
@@ -53,26 +52,6 @@ class TopicRows:
     torn: list[str] = field(default_factory=list)
     read_seconds: float = 0.0
     decode_seconds: float = 0.0
-
-
-def latest_epoch_of_states(client: KazooClient) -> int:
-    """Return the latest controller epoch that a state carries, or 0 if there is none.
-
-    The epoch counts even if the rest of a state cannot be decoded.
-    """
-    names = children(client, TOPICS) or []
-    folders = [f"{TOPICS}/{name}/partitions" for name in names]
-    partitions = children_of(client, folders, resume=True, permitted=True)
-    numbered = zip(names, partitions, strict=True)
-    paths = (state_path((name, number)) for name, numbers in numbered for number in numbers)
-    latest = 0
-    while chunk := list(islice(paths, PARTITIONS_PER_CHUNK)):
-        latest = max([latest, *map(_controller_epoch, read_permitted(client, chunk, resume=True))])
-    return latest
-
-
-def _controller_epoch(znode: Znode) -> int:
-    return 0 if znode.stat is None else controller_epoch_of(znode.data) or 0
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster_state import CONFIGS, DELETE_TOPICS
 from jobs.adapters.zookeeper.multi_operations import Create, SetData, create_or_set
-from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.adapters.zookeeper.znode_reads import read
 from jobs.controller.admin_apis.requests import (
     CHANGED,
@@ -33,7 +32,7 @@ from jobs.controller.failover_znodes import random_topic_id, uses_topic_ids
 from planner.rules.replica_placement import place_replicas, start_of_round
 from schemas import reasons
 from schemas.broker_config_names import CREATE_POLICY
-from schemas.enums import METADATA_TOPIC
+from schemas.internal_topics import METADATA_TOPIC
 from schemas.replica_assignment import is_being_reassigned
 from schemas.rows import Key
 from schemas.text import join_ids
@@ -47,6 +46,7 @@ from schemas.znode_codecs import (
     encode_config,
     metric_name,
 )
+from schemas.znode_paths import topic_path
 
 CREATE_TOPICS: Final = 19
 CREATE_PARTITIONS: Final = 37

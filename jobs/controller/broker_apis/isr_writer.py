@@ -22,7 +22,6 @@ from jobs.adapters.zookeeper.controllership import Controllership, check_registe
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_operations import Op, SetData
 from jobs.adapters.zookeeper.multi_read import read_permitted
-from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.controller.controller_context import ControllerContext
 from jobs.controller.metadata_reader import STATE_FIELDS, with_current_state
 from jobs.controller.pending_work import drained
@@ -33,6 +32,7 @@ from schemas.partition_info import PartitionInfo
 from schemas.response_codes import NO_ERROR, STALE_BROKER_EPOCH
 from schemas.rows import Key
 from schemas.znode_codecs import State, encode_state
+from schemas.znode_paths import state_path
 
 _LOG: Final = module_logger(__name__)
 

@@ -16,13 +16,14 @@ from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
 from jobs.adapters.zookeeper.kafka_acl import use_kafka_acl
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import read_resident_controller
-from jobs.adapters.zookeeper.precondition_reader import current_topic, moving_in_zookeeper, topic_path
+from jobs.adapters.zookeeper.precondition_reader import current_topic, moving_in_zookeeper
 from jobs.adapters.zookeeper.znode_reads import read
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.current_state import CurrentTopic
 from schemas.enums import Action, OperationKind
 from schemas.rows import Key
 from schemas.znode_codecs import TopicPartition
+from schemas.znode_paths import topic_path
 
 REQUESTABLE: Final = frozenset(
     {Action.ELECT_PREFERRED, Action.REASSIGN, Action.CANCEL, OperationKind.WITHDRAW_REASSIGNMENT}

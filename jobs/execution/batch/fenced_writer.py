@@ -19,7 +19,7 @@ from jobs.adapters.zookeeper.cluster_state import TOPICS, brokers_and_deletions
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, lost_while_writing
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, too_large
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.adapters.zookeeper.precondition_reader import partitions_now, read_operations, state_path
+from jobs.adapters.zookeeper.precondition_reader import partitions_now, read_operations
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.topic_znode_content import TopicZnodes
 from jobs.execution.batch.transactions import (
@@ -39,6 +39,7 @@ from schemas.enums import Outcome
 from schemas.rows import Change
 from schemas.stored_plan import Plan, RowOutcome
 from schemas.znode_codecs import MalformedZnodeError
+from schemas.znode_paths import state_path
 
 UNTIL_RESIGNED: Final = float("inf")
 """`max_hold` of a controllership that is kept."""

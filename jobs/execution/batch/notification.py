@@ -23,7 +23,6 @@ from jobs.adapters.zookeeper.cluster_state import read_brokers
 from jobs.adapters.zookeeper.connection import LOST, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import is_interrupted
@@ -33,6 +32,7 @@ from schemas.rows import Broker, Key
 from schemas.stored_plan import RowOutcome
 from schemas.text import broker_list, join_ids, partition_name, pluralise
 from schemas.znode_codecs import MalformedZnodeError, decode_state
+from schemas.znode_paths import state_path
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
 """Steps by which our epoch is raised after each refusal; they grow because brokers do not return the epoch they

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.multi_failure import MAX_ZNODE_BYTES
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.core.errors import RefusedError
 from jobs.preconditions.change_preconditions import adds_partition
@@ -30,7 +29,8 @@ from schemas.znode_codecs import (
     encode_config,
     read_assignment,
 )
-from schemas.znode_paths import ZNODE_LIMIT_REASON
+from schemas.znode_paths import topic_path
+from schemas.znode_size import ZNODE_LIMIT_REASON
 
 
 @dataclass(slots=True)

@@ -13,13 +13,13 @@ from typing import Final
 from jobs.adapters.zookeeper.cluster_state import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.controllership import check_absent, check_registered
 from jobs.adapters.zookeeper.multi_operations import Check, Create, Op, SetData
-from jobs.adapters.zookeeper.precondition_reader import state_path, topic_path
 from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.execution.batch.topic_znode_content import TopicZnodes, with_assignments
 from jobs.preconditions.change_preconditions import adds_partition, reassigns
 from schemas.enums import NO_VERSION
 from schemas.rows import Change
 from schemas.znode_codecs import encode_state
+from schemas.znode_paths import state_path, topic_path
 
 MULTI_BYTES: Final = 1 << 19
 """Maximum bytes of a multi of states: half of jute.maxbuffer (1 MB), beyond which servers close the connection."""

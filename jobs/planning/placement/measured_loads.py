@@ -26,7 +26,7 @@ from jobs.planning.placement.weights import DIGEST_LENGTH, UNKNOWN_SIZE, Weights
 from jobs.planning.plan_load import window_loads
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.capacities import broker_capacities
-from jobs.repositories.load_sources import LoadRows, plan_loads
+from jobs.repositories.load_basis import LoadRows, plan_loads
 from jobs.repositories.loads import HOUR, NEWER_LOADS, WEEK, newest_window, no_loads
 from jobs.runtime.console import log, warn, warn_once
 from jobs.runtime.settings import LeadersConf, Settings

@@ -14,8 +14,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import table_as_of
 from jobs.runtime.input_files import assignment_faults, read_new_topics
 from planner.topics.znode_size import size_faults, topic_bytes
-from schemas.enums import METADATA_TOPIC
-from schemas.internal_topics import unmet_configs
+from schemas.internal_topics import METADATA_TOPIC, unmet_configs
 from schemas.rows import Topic
 from schemas.text import join_ids
 from schemas.topic_configs import conflicts

@@ -110,18 +110,3 @@ def _touched(model: PlacementModel) -> Bools:
     moved = np.concatenate([arrivals(model.before, model.after), arrivals(model.after, model.before)])
     touched: Bools = model.movable & moved.any(axis=0)
     return touched
-
-
-def keep_places(model: PlacementModel) -> None:
-    """Keep each remaining replica in its position, and put new replicas into the free positions."""
-    before, after = model.before, model.after
-    rows = np.flatnonzero((before != after).any(axis=0))
-    before, after = before[:, rows], after[:, rows]
-    gone, new = arrivals(after, before), arrivals(before, after)
-    width = len(before)
-    free = np.argsort(~gone, axis=0, kind="stable")
-    nth = np.maximum(np.cumsum(new, axis=0) - 1, 0)
-    of_new = np.where(nth < gone.sum(axis=0), np.take_along_axis(free, nth, axis=0), width + nth)
-    stood = np.array([(replicas == before).argmax(axis=0) for replicas in after])
-    place = np.where(new, of_new, np.where(after == NO_BROKER, 3 * width, stood))
-    model.after[:, rows] = np.take_along_axis(after, np.argsort(place, axis=0, kind="stable"), axis=0)

@@ -17,7 +17,7 @@ from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.health import Health
 from planner.columns.broker_skew import Skew
 from planner.leadership.broker_start_order import BrokerStart, StartOrder
-from planner.reassignment.obstacles import BlockedReassignment, describe_reassignment
+from planner.reassignment.stalled_reassignments import BlockedReassignment, describe_reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_KRAFT

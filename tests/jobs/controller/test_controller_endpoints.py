@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.request_server.listen_config import Security
+from jobs.controller.client_logins import refuse_other_security
 from jobs.controller.controller_endpoints import (
     controller_endpoints,
     controller_node,
     listeners_without_controller,
-    refuse_other_security,
     served_listeners,
 )
 from jobs.core.errors import RefusedError

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.resident import put_assignment
 from tests.jobs.support.kafka.real_cluster import eventually

@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from tenacity.wait import wait_none
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.prometheus.client import Prometheus
 from jobs.core.errors import UnreadableError
 from jobs.measurement.imports import ImportSources, report_import

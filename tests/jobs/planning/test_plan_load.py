@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from jobs.execution.rollback_load import load_of_rollback
-from jobs.repositories.load_sources import plan_loads
+from jobs.repositories.load_basis import plan_loads
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Change, PlanRecord, Row
 from tests.jobs.support.commands.commands import Ran, Surveyor

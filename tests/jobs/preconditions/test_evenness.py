@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from jobs.preconditions.change_status import current_evenness
+from jobs.preconditions.evenness import current_evenness
 from schemas.current_state import CurrentPartition, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.znode_codecs import Assignment
 

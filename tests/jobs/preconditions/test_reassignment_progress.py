@@ -12,8 +12,8 @@ from jobs.preconditions.reassignment_progress import (
     others_than,
     reassignment_statuses,
 )
-from planner.reassignment.obstacles import BlockedReassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus
+from planner.reassignment.stalled_reassignments import BlockedReassignment
 from schemas.current_state import (
     CurrentPartition,
     CurrentReassignments,

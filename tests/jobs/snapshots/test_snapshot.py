@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import ExitCode
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each

@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.core.addresses import LOOPBACK
 from schemas.znode_codecs import State, TopicPartition, decode_assignment, decode_state, encode_partitions
 from tests.jobs.support.commands.control_process import (
     OURS,

@@ -25,8 +25,9 @@ from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.clusters.kraft import KRaftCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.kerberos import login
+from jobs.core.addresses import LOOPBACK
 from jobs.core.properties import JAAS_CONFIG
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, view_now
 from jobs.snapshots.health import health_of

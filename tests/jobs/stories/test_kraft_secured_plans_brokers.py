@@ -29,8 +29,9 @@ from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.clusters.kraft import KRaftCluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.java.jars import NEWER_KAFKA
+from jobs.core.addresses import LOOPBACK
 from jobs.core.errors import SurveyorError
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.planned_kafka import election

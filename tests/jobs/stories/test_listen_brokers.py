@@ -22,9 +22,10 @@ from cryptography import x509
 from scramp import ScramMechanism
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster_state import read_brokers
+from jobs.core.addresses import LOOPBACK
 from schemas.znode_codecs import encode_config
 from tests.jobs.support.commands.control_process import (
     OURS,

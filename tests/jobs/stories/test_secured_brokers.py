@@ -22,9 +22,10 @@ from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.listeners import PLAINTEXT_LISTENER, Listener
 from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster_state import read_brokers, read_cluster
+from jobs.core.addresses import LOOPBACK
 from schemas.stored_plan import Plan
 from schemas.tables import SPARK_SCHEMAS
 from schemas.znode_codecs import Endpoint

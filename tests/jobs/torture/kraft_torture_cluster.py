@@ -15,7 +15,8 @@ from kafka.protocol.admin import DescribeQuorumRequest
 
 from jobs.adapters.brokers.kafka_python_client import connected_broker
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster, EmbeddedKRaftNode
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
+from jobs.core.addresses import LOOPBACK
 from jobs.core.errors import SurveyorError
 from tests.jobs.torture.links import Link
 from tests.jobs.torture.torture_cluster import SETTINGS, CommandedCluster

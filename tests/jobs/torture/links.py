@@ -7,7 +7,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
+from jobs.core.addresses import LOOPBACK
 
 _CHUNK: Final = 65536
 _POLL: Final = 0.05

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.adapters.embedded.processes import LOOPBACK
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.torture.links import Link
 
 

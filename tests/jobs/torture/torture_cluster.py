@@ -19,8 +19,10 @@ from typing import ClassVar, Final, TypeVar
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded import die_with_parent
-from jobs.adapters.embedded.processes import LOOPBACK, Servers, exit_on_sigterm, free_port
+from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.support.zookeeper.ensemble import Ensemble
 from tests.jobs.torture.clock import Clock
 from tests.jobs.torture.links import Link

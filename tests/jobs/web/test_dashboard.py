@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.web.dashboard import cache
 from jobs.web.dashboard.components import plain_text
 from schemas.enums import PlanKind

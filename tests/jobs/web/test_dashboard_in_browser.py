@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from tests.jobs.support.outside.browser import NARROW, WIDE, RenderedPage, await_listening, rendered
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET
 

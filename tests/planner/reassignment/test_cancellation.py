@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.reassignment_status import (
-    ReassignmentStatus,
-    ReassignmentStep,
-    cancellation_risk,
-    cancelled_replicas,
-    status_of,
-)
+from planner.reassignment.cancellation import cancellation_risk
+from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, cancelled_replicas, status_of
 from schemas.enums import RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 

@@ -12,7 +12,7 @@ from schemas.enums import LintCode
 from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, BROKERS, BROKERS_LAST_SEEN, PARTITIONS, TOPICS
 from schemas.znode_codecs import Assignment, encode_assignment
-from schemas.znode_paths import ZNODE_LIMIT
+from schemas.znode_size import ZNODE_LIMIT
 from tests.planner.frames import as_rows, broker_row, config_row, frame, partition_row, topic_row
 
 RACKS: Final = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: None}

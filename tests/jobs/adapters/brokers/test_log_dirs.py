@@ -6,7 +6,7 @@ import pyarrow as pa
 from jobs.adapters.brokers.fanout import NOT_UNDERSTOOD, Ask, ask_brokers
 from jobs.adapters.brokers.log_dirs import LOG, LOG_COLUMNS, ReportedLogDir, log_dirs_of, read_log_dirs
 from jobs.adapters.brokers.topic_entries import TopicEntries
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from schemas.rows import Broker
 from tests.jobs.support.kafka.paged_brokers import PagedCluster
 from tests.jobs.support.kafka.registrations import broker_at

@@ -15,12 +15,13 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from jobs.adapters.brokers.fanout import MAX_CONNECTIONS
 from jobs.adapters.brokers.reported_configs import read_broker_configs
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.broker_overrides import read_overrides
 from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.core.addresses import LOOPBACK
 from jobs.core.errors import UsageError
 from schemas.broker_config_defaults import APIS, KAFKA_DEFAULTS, Overrides, version_name
 from schemas.rows import Broker

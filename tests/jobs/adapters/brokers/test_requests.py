@@ -14,7 +14,7 @@ from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.core.arrow_rows import as_rows

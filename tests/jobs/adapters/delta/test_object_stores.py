@@ -23,7 +23,7 @@ from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import checks_of, create_all
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, takes_spark_commits
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.core.errors import SurveyorError, UnreadableError
 from jobs.repositories.foreign_changes import foreign_changes
 from schemas.columns import CHECKS, TABLE_COLUMNS

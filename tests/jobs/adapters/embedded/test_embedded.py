@@ -18,7 +18,8 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded import processes
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
-from jobs.adapters.embedded.processes import four_letter_word, free_port
+from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import four_letter_word
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 from jobs.core.errors import SurveyorError
 from tests.jobs.support.kafka.real_cluster import create_topics

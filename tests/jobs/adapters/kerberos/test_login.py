@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.kerberos.gssapi_exchange import GssapiExchange
 from jobs.adapters.kerberos.login import KEYTAB, PRINCIPAL, SERVICE, KerberosError, KerberosLogin, login_of
 from jobs.core.errors import MissingError, UsageError

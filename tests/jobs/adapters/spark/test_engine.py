@@ -14,9 +14,9 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.spark import embedded_engine, engine
+from jobs.adapters.spark import embedded_engine, engine_choice
 from jobs.adapters.spark.closed_port import close_port, strangers_at, tcp_sockets
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.core.errors import ExitCode, MissingError, UsageError
 
 VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
@@ -26,7 +26,7 @@ OTHER_USER: Final = 65534
 WITH_A_STRANGER: Final = """\
 import subprocess, sys
 from jobs.adapters.spark import connect, embedded_engine
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.adapters.spark.session import start_session
 
 port, _ = embedded_engine.started()
@@ -56,7 +56,7 @@ os.read(0, 1)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(engine, "_is_running", lambda: False)
+    monkeypatch.setattr(engine_choice, "_is_running", lambda: False)
 
 
 def conf(folder: Path, master: str) -> str:
@@ -102,7 +102,7 @@ def test_spark_is_used_where_the_embedded_engine_is_not_installed(monkeypatch: p
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(engine, "version", missing)
+    monkeypatch.setattr(engine_choice, "version", missing)
 
     assert Place().resolved() == (Engine.SPARK, "the package pysail is not installed")
 

@@ -36,7 +36,7 @@ assert codes in ([0, 0], [0, 0, 23]), codes
 
 BY_NAME = """
 import sys
-from jobs.adapters.spark.engine import Engine, Place
+from jobs.adapters.spark.engine_choice import Engine, Place
 from jobs.adapters.spark.session import start_session
 hive, place = {"spark.sql.catalogImplementation": "hive"}, Place(Engine.SPARK, warehouse=sys.argv[1])
 spark = start_session("test", hive, place=place)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.spark.engine import Engine
+from jobs.adapters.spark.engine_choice import Engine
 from schemas.columns import TABLE_COLUMNS
 from schemas.znode_codecs import encode_state
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.embedded.processes import LOOPBACK
+from jobs.core.addresses import LOOPBACK
 from jobs.core.errors import ExitCode
 from schemas.rows import Row
 from tests.jobs.adapters.conftest import warehouse_at

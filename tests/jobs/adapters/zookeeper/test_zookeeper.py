@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from jobs.adapters.embedded.processes import free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected, with_retries
 from jobs.adapters.zookeeper.controllership import session_of

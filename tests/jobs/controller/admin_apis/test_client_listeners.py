@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
@@ -19,6 +18,7 @@ from jobs.controller.broker_apis.controller_api_messages import ALTER_PARTITION
 from jobs.controller.broker_apis.controller_api_messages import VERSIONS as BROKER_APIS
 from jobs.controller.controller import ResidentController
 from jobs.controller.request_handler import RequestHandler
+from jobs.core.addresses import LOOPBACK
 from schemas.broker_config_names import AUTHORIZER
 from schemas.response_codes import STALE_CONTROLLER_EPOCH
 from schemas.znode_codecs import Endpoint

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from jobs.adapters.brokers.control_encoding import as_uuid
-from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.admin_handlers import COMMANDS, refusal_of
 from jobs.controller.admin_apis.requests import AdminError
 from jobs.controller.request_handler import RequestHandler
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.planner.frames import broker_config

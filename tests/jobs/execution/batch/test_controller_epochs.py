@@ -12,7 +12,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.topics import latest_epoch_of_states
+from jobs.adapters.zookeeper.state_epochs import latest_epoch_of_states
 from jobs.core.errors import FencedError, RefusedError
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import PlanStatus

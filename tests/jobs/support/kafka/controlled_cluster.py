@@ -10,8 +10,9 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.core.addresses import LOOPBACK
 from schemas.znode_codecs import (
     Assignment,
     State,

@@ -9,7 +9,7 @@ from struct import pack
 from threading import Event, Thread
 from typing import Final
 
-from jobs.adapters.embedded.processes import LOOPBACK
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.support.kafka.asked_cluster import AskedCluster
 
 ALTER_PARTITION: Final = 56

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.embedded.kraft import EmbeddedKRaftNode, KRaftController
-from jobs.adapters.embedded.processes import LOOPBACK, Servers, exit_on_sigterm, free_port, removed_unless_failed
+from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import Servers, exit_on_sigterm, removed_unless_failed
+from jobs.core.addresses import LOOPBACK
 
 FIRST_CONTROLLER: Final = 3001
 HEAP: Final = "320m"

@@ -1,6 +1,6 @@
 """Live rows of brokers that no ZooKeeper is read for."""
 
-from jobs.adapters.embedded.processes import LOOPBACK
+from jobs.core.addresses import LOOPBACK
 from schemas.rows import Broker
 from schemas.znode_codecs import Endpoint
 

@@ -11,8 +11,8 @@ from typing import Final
 from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.support.jaas import with_jaas
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD as OF_ZOOKEEPER

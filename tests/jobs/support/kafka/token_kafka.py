@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.core.addresses import LOOPBACK
 
 USER, GUEST = "surveyor", "guest"
 """A super user and a user without permissions."""

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.embedded.processes import LOOPBACK, Server
+from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kdc_jars
 from jobs.adapters.java.resolvers import class_path
+from jobs.core.addresses import LOOPBACK
 
 REALM: Final = "SURVEYOR.TEST"
 USER, GUEST, BROKER, ZOOKEEPER = "surveyor", "guest", "kafka/localhost", "zookeeper/localhost"

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.support.jaas import with_jaas
 from tests.jobs.support.kerberos.kdc import BROKER, USER, ZOOKEEPER, Kdc
 

@@ -16,8 +16,10 @@ from urllib.request import urlopen
 
 import pyspark
 
-from jobs.adapters.embedded.processes import LOOPBACK, Server, accepts, free_port
+from jobs.adapters.embedded.ports import accepts, free_port
+from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.home import java_home
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.support.commands.documented_commands import ROOT, shown
 from tests.spark_settings import QUICK, QUICK_JVM
 

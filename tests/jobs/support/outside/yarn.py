@@ -8,10 +8,12 @@ from types import MappingProxyType
 from typing import Final
 from urllib.request import urlopen
 
-from jobs.adapters.embedded.processes import LOOPBACK, Server, Servers, free_port
+from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import Server, Servers
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import hdfs_jars, yarn_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.support.warehouses.mini_dfs import write_site
 
 MEMORY_MB, CORES = 6144, 8

@@ -11,7 +11,8 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.embedded.processes import LOOPBACK, Server
+from jobs.adapters.embedded.processes import Server
+from jobs.core.addresses import LOOPBACK
 
 PROGRAM: Final = "azurite-blob"
 MISSING: Final = f"no {PROGRAM} on this machine: `npm install --global azurite`"

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs.adapters.embedded.processes import LOOPBACK, Server
+from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import hdfs_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
+from jobs.core.addresses import LOOPBACK
 
 
 def write_site(path: Path, settings: Mapping[str, object]) -> None:

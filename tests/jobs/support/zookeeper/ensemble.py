@@ -10,8 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.embedded.processes import LOOPBACK, Servers, four_letter_word, free_port
+from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import Servers, four_letter_word
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.core.addresses import LOOPBACK
 
 LEADER: Final = "leader"
 FOLLOWER: Final = "follower"

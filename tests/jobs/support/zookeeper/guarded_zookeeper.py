@@ -6,8 +6,9 @@ from pathlib import Path
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from jobs.adapters.embedded.processes import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.core.addresses import LOOPBACK
 from tests.jobs.support.jaas import with_jaas
 
 USER, PASSWORD = "kafka", "kafka-secret"

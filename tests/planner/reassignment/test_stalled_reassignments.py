@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.obstacles import describe_reassignment, obstacle
+from planner.reassignment.stalled_reassignments import describe_reassignment, obstacle
 from schemas.enums import RejectionCode as Code
 from schemas.replica_assignment import ReplicaAssignment
 
