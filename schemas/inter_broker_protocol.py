@@ -25,3 +25,7 @@ class Protocol(NamedTuple):
         if match is None:
             return None
         return cls(int(match[1]), int(match[2]), _LATEST_IV if match[3] is None else int(match[3]))
+
+
+TOPIC_IDS_SINCE: Final = Protocol(2, 8, 0)
+"""First protocol version with topic ids (`MetadataVersion.isTopicIdsSupported`)."""

@@ -20,6 +20,7 @@ from schemas.lease_holder import LeaseHolder
 from schemas.operation_data import AlteredConfig, data_of
 from schemas.rows import Broker, Change, PlanRecord
 from schemas.stored_plan import BEGUN, CLOSED, OPEN, Plan, RowOutcome
+from schemas.znode_json import PLAINTEXT
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 RECONCILE_ONLY_OPTIONS: Final = ("allow_unclean", *ENGINE_OPTIONS, "requests", "until_quiet")
 """Options of `surveyor reconcile` that `surveyor commit` does not have."""
 
-PLAINTEXT: Final = "PLAINTEXT"
-"""The security protocol of listeners that need no --command-config."""
 
 UNDONE_OUTCOMES: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
 

@@ -33,7 +33,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.broker_config_names import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
-from schemas.inter_broker_protocol import Protocol
+from schemas.inter_broker_protocol import TOPIC_IDS_SINCE, Protocol
 from schemas.partition_info import PartitionInfo
 from schemas.rows import QuarantinedZnode
 from schemas.text import abbreviate, join_ids, partition_name, pluralise
@@ -42,8 +42,6 @@ from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
 MIGRATION_SINCE: Final = Protocol(3, 4, 0)
 """First protocol version of brokers that can migrate (`MetadataVersion.isMigrationSupported`)."""
 
-TOPIC_IDS_SINCE: Final = Protocol(2, 8, 0)
-"""First protocol version of controllers that assign ids to topics."""
 
 LOG_DIRS_SINCE: Final = Protocol(3, 7, 2)
 """The first protocol that migrates several log dirs (`MetadataVersion.isDirectoryAssignmentSupported`)."""

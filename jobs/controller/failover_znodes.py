@@ -25,16 +25,13 @@ from jobs.controller.controller_context import ControllerContext
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES
-from schemas.inter_broker_protocol import Protocol
+from schemas.inter_broker_protocol import TOPIC_IDS_SINCE, Protocol
 from schemas.rows import Key
 from schemas.znode_codecs import MalformedZnodeError, decode_assignment, encode_assignment
 from schemas.znode_paths import topic_path
 
 FEATURES_SINCE: Final = Protocol(2, 7, 0)
 """First protocol version with /feature (`MetadataVersion.isFeatureVersioningSupported`)."""
-
-TOPIC_IDS_SINCE: Final = Protocol(2, 8, 0)
-"""First protocol version with topic ids (`MetadataVersion.isTopicIdsSupported`)."""
 
 _FEATURE_V2_SINCE: Final = Protocol(3, 3, 0)
 _DISABLED, _ENABLED = 0, 1

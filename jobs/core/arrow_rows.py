@@ -72,7 +72,7 @@ class StoredRows:
         return marks
 
     def first_of_each_length(self, column: str, key: str) -> Bools:
-        """Mark the first row for each value of `of` and each number of brokers in a column."""
+        """Mark the first row for each value of `key` and each number of brokers in a column."""
         lengths = self.lengths(column)
         codes = self.table[key].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
         _, first = np.unique((codes << 32) | lengths, return_index=True)

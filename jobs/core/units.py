@@ -201,3 +201,8 @@ def format_duration(seconds: float) -> str:
     if seconds < 2 * _DAY:
         return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE)} min"
     return f"{seconds / _DAY:.0f} days"
+
+
+def hour_of(time: datetime) -> datetime:
+    """Return the start of the hour."""
+    return time.replace(minute=0, second=0, microsecond=0)

@@ -7,7 +7,7 @@ be in use. Throttles of plans of this warehouse come first; their previous confi
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, UNKNOWN_OUTCOME, Admin, describe_error
+from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.clusters.interface import Cluster, Lease
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_refusal import refuse_migration
@@ -27,6 +27,7 @@ from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import health_of
 from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.lease_holder import LeaseHolder, held_now_text
+from schemas.response_codes import NO_ERROR
 from schemas.text import LINES_SHOWN, pluralise
 
 ThrottleConfigs = dict[Resource, dict[str, str]]

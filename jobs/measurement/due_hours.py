@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.units import hour_of
 from jobs.repositories.loads import HOUR
 from planner.load.interval_parts import MAX_INTERVAL_SECONDS
 from schemas.enums import IMPORTED
@@ -88,10 +89,6 @@ class Sampled:
             for hour in hours:
                 counts[hour] = counts.get(hour, 0.0) + count / len(hours)
         return counts
-
-
-def hour_of(time: datetime) -> datetime:
-    return time.replace(minute=0, second=0, microsecond=0)
 
 
 def hours_between(first: datetime, last: datetime) -> Iterator[datetime]:

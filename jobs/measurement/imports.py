@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from jobs.adapters.prometheus.client import connect
 from jobs.core.errors import SurveyorError, UsageError
-from jobs.core.units import format_bytes, parse_since
+from jobs.core.units import format_bytes, hour_of, parse_since
 from jobs.measurement.capacity_files import read_capacity_file
 from jobs.measurement.imported_loads import ImportedLoads, known_loads, store_loads
 from jobs.measurement.load_files import read_load_file
@@ -161,7 +161,7 @@ def _prepared(settings: Settings, snapshot: Snapshot, sources: ImportSources, no
     if since >= now - timedelta(hours=1):
         raise UsageError(f"--since {sources.since} is less than an hour ago; expected an earlier time")
     options = PrometheusOptions(
-        since=since.replace(minute=0, second=0, microsecond=0),
+        since=hour_of(since),
         file=None if sources.queries is None else read_query_file(sources.queries),
         path=sources.queries,
         presets=sources.presets,

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from jobs.core.arrow_rows import partition_numbers
 from jobs.core.errors import UsageError
 from jobs.core.text_decoding import decoded, refuse_open_quote
+from jobs.core.units import hour_of
 from schemas.text import partition_name, pluralise
 
 LOAD_COLUMNS: Final = ("bytes_in", "bytes_out", "size_bytes")
@@ -284,7 +285,7 @@ def _parsed_hour(text: str) -> datetime | None:
         utc = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-    return utc if utc == utc.replace(minute=0, second=0, microsecond=0) else None
+    return utc if utc == hour_of(utc) else None
 
 
 def row_numbers(rows: pa.Table) -> npt.NDArray[np.int64]:

@@ -19,14 +19,11 @@ from jobs.adapters.brokers.topic_entries import Array
 from jobs.adapters.clusters.interface import Cluster, TopicReading
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.measurement.due_hours import SAMPLES
 from jobs.repositories.snapshots import last_snapshot, table_as_of
 from schemas.enums import NO_LEADER
 from schemas.rows import Snapshot
-
-TIERED: Final = "remote.storage.enable"
-"""The config of a topic that keeps older records in remote storage."""
-
-SAMPLES: Final = "partition_offsets"
+from schemas.topic_configs import TIERED
 
 _PARTITION_COLUMNS: Final = ("topic", "partition", "leader", "leader_epoch")
 _TOPIC_COLUMNS: Final = ("topic", "topic_id", "config")

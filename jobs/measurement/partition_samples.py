@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, KafkaError
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error, error_name
+from jobs.adapters.brokers.admin_client import describe_error, error_name
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.group_offsets import GroupReading, read_groups
 from jobs.adapters.brokers.log_dirs import MAX_CONNECTIONS, ReportedLogDir, describe_log_dirs
@@ -36,6 +36,7 @@ from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.measurement.partition_leaders import Leaders, current_leaders
 from schemas.enums import NO_LEADER
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Broker
 
 BROKER_SECONDS: Final = 30.0

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
+from jobs.adapters.delta.warehouse import Warehouse, quote_literal
 from jobs.adapters.prometheus.client import Prometheus, PrometheusError, Series
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import UnreadableError
-from jobs.core.units import Part
+from jobs.core.units import Part, hour_of
 from jobs.measurement.broker_labels import BrokerHosts, BrokerLabel, differing_labels
 from jobs.measurement.prometheus_queries import NAMES, Preset, Query, QueryFile, detected_presets
 from jobs.repositories.capacities import Capacity, store_capacities
@@ -268,7 +268,7 @@ def _condition(query: Query, first: datetime, last: datetime) -> str:
     """Return the condition of the rows that a query replaces."""
     topic = "IS NOT NULL" if query.by_topic else "IS NULL"
     return (
-        f"(source = {quote_identifier(SOURCE)} AND metric = {quote_identifier(query.metric)} AND topic {topic} "
+        f"(source = {quote_literal(SOURCE)} AND metric = {quote_literal(query.metric)} AND topic {topic} "
         f"AND sampled_at >= '{first.isoformat()}' AND sampled_at <= '{last.isoformat()}')"
     )
 
@@ -316,7 +316,7 @@ def prepared_import(
 
     `topics` is the number of topics.
     """
-    until = (now - MAX_LAG).replace(minute=0, second=0, microsecond=0)
+    until = hour_of(now - MAX_LAG)
     hosts = BrokerHosts(brokers)
     file, queries, capacities, sources = options.file, list[LabelledQuery](), list[LabelledQuery](), list[str]()
     if file is not None:

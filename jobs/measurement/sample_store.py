@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.group_offsets import NO_POSITION, GroupPositions
 from jobs.adapters.brokers.log_dirs import dir_rows
 from jobs.adapters.delta.table_schemas import schema_of
@@ -22,6 +21,7 @@ from jobs.measurement.partition_samples import SampledCluster
 from jobs.repositories.capacities import LOG_DIRS
 from planner.load.disk_forecast import volumes_of
 from planner.load.resources import DISK
+from schemas.response_codes import NO_ERROR
 from schemas.rows import BrokerCapacity, BrokerMetric, LogDir
 
 GROUP_COLUMNS: Final = pa.schema(

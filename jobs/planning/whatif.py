@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Warehouse, decode_rows, quote_identifier
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows, quote_literal
 from jobs.adapters.spark.session import start_session
 from jobs.console_output.losses import MAX_PARTITIONS_IN_JSON, WHATIF_SUMMARY, Losses, losses_result
 from jobs.core.arrow_rows import StoredRows
@@ -186,5 +186,5 @@ def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario | Bro
         frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
         impacts = decode_rows(LossImpact, costs_of_losing(*frames, snapshot_id=snapshot_id, lose=lose).toArrow())
     if isinstance(lose, FailureScenario):
-        warehouse.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quote_identifier(lose.value)}")
+        warehouse.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quote_literal(lose.value)}")
     return impacts

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
+from jobs.adapters.delta.warehouse import Warehouse, quote_literal
 from schemas.enums import DrainMode
 from schemas.rows import Broker, DrainedBroker, PlanRecord
 from schemas.text import join_ids
@@ -122,7 +122,7 @@ def expired_drain_lines(ended: Mapping[int, str]) -> list[str]:
 
 def carry_over(warehouse: Warehouse, before: int, now: int) -> None:
     """Move the marks of resident drains to the controller's new epoch, so that they do not expire."""
-    resident_marks = f"mode = {quote_identifier(DrainMode.RESIDENT.value)} AND controller_epoch = {before}"
+    resident_marks = f"mode = {quote_literal(DrainMode.RESIDENT.value)} AND controller_epoch = {before}"
     if warehouse.typed_rows(DrainedBroker, ("controller_epoch", "=", before)):
         warehouse.update("drained", resident_marks, controller_epoch=str(now))
 

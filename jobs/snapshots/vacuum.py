@@ -30,7 +30,7 @@ from jobs.adapters.delta.lock_files import VACUUM, locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import TARGET_FILE_BYTES, Warehouse
 from jobs.core.arrow_rows import values_of
-from jobs.core.units import parse_period
+from jobs.core.units import hour_of, parse_period
 from jobs.repositories.loads import newest_sample
 from jobs.repositories.plans.store import drop_plans, is_empty
 from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, rows_to_keep
@@ -137,7 +137,7 @@ def _drop_rows(warehouse: Warehouse, oldest: int, now: datetime, *, dry_run: boo
         drop_plans(warehouse, empty)
     dropped["plans"] = len(empty)
     dropped["partition_history"] = _shorten_history(warehouse, oldest, dry_run=dry_run)
-    hour = now.replace(minute=0, second=0, microsecond=0)  # of a part of an hour a rollup could compute less
+    hour = hour_of(now)  # of a part of an hour a rollup could compute less
     for name, (column, kept) in LOAD_KEPT.items():
         dropped[name] = _drop_where(warehouse, name, (column, "<", hour - kept), dry_run=dry_run)
     dropped["load_profiles"] = sum(

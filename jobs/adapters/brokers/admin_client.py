@@ -51,6 +51,7 @@ from jobs.core.properties import HOST_NAMES, PROVIDERS, TOKEN_COMMAND, read_key_
 from jobs.core.signals import uninterruptible
 from jobs.core.tls_files import ENABLED_PROTOCOLS, TLS_KEYS, client_context
 from schemas.replica_assignment import target
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Broker, Key
 from schemas.text import abbreviate
 from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
@@ -60,7 +61,6 @@ T = TypeVar("T")
 Creation = tuple[dict[int, list[int]], dict[str, str]]
 """Replicas by partition, and config."""
 
-NO_ERROR: Final = 0
 ELECTION_NOT_NEEDED: Final = 84
 NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 MAX_PARTITIONS_PER_REQUEST: Final = 1000

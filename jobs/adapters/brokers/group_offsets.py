@@ -19,7 +19,7 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, error_name
+from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.brokers.fanout import Ask
 from jobs.adapters.brokers.group_messages import (
     ConsumerGroupDescribeRequest,
@@ -34,6 +34,7 @@ from jobs.adapters.brokers.topic_entries import (
     UndecodedResponse,
     UndecodedResponseHeader,
 )
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Key
 
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"

@@ -18,8 +18,9 @@ from kafka.errors import for_code
 from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, error_name, read_properties
+from jobs.adapters.brokers.admin_client import error_name, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.brokers.partition_offsets import LATEST
 from jobs.adapters.brokers.topic_entries import (
     Fields,
     OtherFormError,
@@ -31,6 +32,7 @@ from jobs.adapters.brokers.topic_entries import (
 )
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.core.arrow_rows import values_of
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Broker, LogDir
 
 PartitionNumbers = Mapping[str, Sequence[int]]
@@ -45,7 +47,6 @@ MAX_CONNECTIONS: Final = 16
 DEBUGGING_REPLICA: Final = -2
 """`replica_id` of ListOffsets with which a broker also answers for replicas that it does not lead."""
 
-LATEST: Final = -1
 
 LOG_COLUMNS: Final = schema_of("sizes").remove(0)
 """Columns of SIZES without the cluster."""

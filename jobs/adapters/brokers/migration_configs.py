@@ -13,9 +13,10 @@ from kafka.admin import ConfigResourceType
 from kafka.errors import for_code
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, read_properties
+from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from schemas.broker_config_names import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Broker
 
 BROKER_ID: Final = "broker.id"

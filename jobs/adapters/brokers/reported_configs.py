@@ -16,7 +16,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, read_properties
+from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from schemas.broker_config_defaults import (
     APIS,
@@ -28,6 +28,7 @@ from schemas.broker_config_defaults import (
     stored_settings,
     version_name,
 )
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Broker, BrokerConfig
 from schemas.topic_configs import parsed
 

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, bootstrap, read_properties
+from jobs.adapters.brokers.admin_client import bootstrap, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.clusters.interface import (
@@ -70,6 +70,7 @@ from schemas.internal_topics import METADATA_TOPIC
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_KRAFT
 from schemas.partition_info import TopicInfo
+from schemas.response_codes import NO_ERROR
 from schemas.rows import HIDDEN_TOPICS, Broker, Change, Key, Operation, QuarantinedZnode
 from schemas.text import abbreviate, by_reason
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE

@@ -24,7 +24,7 @@ from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.lock_files import write_locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quote_identifier
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quote_literal
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
 from jobs.adapters.spark.connect import arrow_parts, is_connected, is_embedded
 from jobs.adapters.spark.session import cached_with_counts
@@ -200,8 +200,8 @@ class SparkWarehouse:
 
 
 def _literal(text: str) -> str:
-    """Format text as a literal of Spark SQL, whose escape character is a backslash, unlike in `quote_identifier`."""
-    return quote_identifier(text.replace("\\", r"\\"))
+    """Format text as a literal of Spark SQL, whose escape character is a backslash, unlike in `quote_literal`."""
+    return quote_literal(text.replace("\\", r"\\"))
 
 
 def _as_glob(path: str) -> str:

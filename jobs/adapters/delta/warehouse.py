@@ -345,7 +345,7 @@ class Warehouse:
             added = _with_other_columns(delta, kept)
             batches = (batch.select(added.schema.names).cast(added.schema) for batch in rest)
             rows = pa.RecordBatchReader.from_batches(added.schema, chain(batches, added.to_batches()))
-            predicate = f"cluster = {quote_identifier(self.cluster)}"
+            predicate = f"cluster = {quote_literal(self.cluster)}"
             write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=TARGET_FILE_BYTES)
             return delta.version()
 
@@ -500,7 +500,7 @@ class Warehouse:
 
     def _own(self, where: str) -> str:
         """Return the condition `where`, restricted to the cluster's rows."""
-        return f"cluster = {quote_identifier(self.cluster)} AND ({where})"
+        return f"cluster = {quote_literal(self.cluster)} AND ({where})"
 
     def _commit(
         self, table: str, write: Callable[[DeltaTable], T], *, shared: bool = False, lock_seconds: float | None = None
@@ -613,7 +613,7 @@ def _condition(condition: Filter) -> str:
     if value is None:
         return f"{column} {comparison} NULL"
     text = value.isoformat() if isinstance(value, datetime) else value
-    return f"{column} {comparison} {quote_identifier(text) if isinstance(text, str) else text}"
+    return f"{column} {comparison} {quote_literal(text) if isinstance(text, str) else text}"
 
 
 def _with_other_columns(delta: DeltaTable, rows: pa.Table) -> pa.Table:
@@ -680,7 +680,7 @@ def decode_rows(row: type[R], rows: pa.Table) -> list[R]:
         raise UnreadableError(f"table {row.TABLE} has a row that Surveyor did not write: {error}") from None
 
 
-def quote_identifier(text: str) -> str:
+def quote_literal(text: str) -> str:
     """Format text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from kafka.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType, ScramMechanism
 from kafka.protocol.admin import DescribeAclsRequest, DescribeClientQuotasRequest, DescribeUserScramCredentialsRequest
 
-from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.kraft.session import UNSUPPORTED, BrokerSession
+from schemas.response_codes import NO_ERROR
 from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 
 _ANY: Final = 1

@@ -8,12 +8,12 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest, ListPartitionReassignmentsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.fanout import Ask
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.adapters.kraft.session import BrokerSession
 from schemas.enums import RequestKind
 from schemas.replica_assignment import ReplicaAssignment
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znode_codecs import Endpoint
 

@@ -10,7 +10,6 @@ from typing import Final
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.kraft.cluster import Reassignments, refused
 from jobs.adapters.kraft.session import BrokerSession
 from jobs.adapters.kraft.topics import (
@@ -31,6 +30,7 @@ from schemas.current_state import (
     TopicSettings,
 )
 from schemas.partition_info import PartitionInfo
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Key, Operation
 from schemas.znode_codecs import Assignment, UnreadPartition
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError, for_code
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error
+from jobs.adapters.brokers.admin_client import describe_error
 from jobs.adapters.brokers.connection import REFUSED_LOGINS, refusal_at
 from jobs.adapters.brokers.first_answers import first_answers
 from jobs.adapters.brokers.kafka_python_client import TimedAsk, connected_broker, negotiate
@@ -21,6 +21,7 @@ from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.option_sources import BOOTSTRAP_SERVERS, COMMAND_CONFIG, option_name
 from schemas.enums import NO_CONTROLLER
 from schemas.internal_topics import METADATA_TOPIC
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Voter
 
 T = TypeVar("T")

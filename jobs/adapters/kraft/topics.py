@@ -26,13 +26,13 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitions
 from kafka.protocol.metadata import MetadataRequest
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, NotPermittedError, Reassignments, RefusedReadError, read_moves
 from jobs.adapters.kraft.fresh_reads import appended_end, await_applied, log_end
 from jobs.adapters.kraft.session import UNSUPPORTED, BrokerSession, StaleMetadataError
 from schemas.partition_info import PartitionInfo
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Key, QuarantinedZnode
 
 PAGE_PARTITIONS: Final = 2_000

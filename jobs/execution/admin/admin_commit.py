@@ -20,8 +20,9 @@ from jobs.advice.reassignments import owners_of, warnings_of_others
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.migration_refusal import refuse_migration
 from jobs.core.signals import raise_on_signal
+from jobs.core.units import hour_of
 from jobs.execution.admin.audited_configs import ConfigAdmin
-from jobs.execution.admin.auto_throttle import hour_of, rates_at
+from jobs.execution.admin.auto_throttle import rates_at
 from jobs.execution.admin.commit_lease import lease_for
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of
 from jobs.execution.admin.controller_client import ControllerClient, request_changes

@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from jobs.core.errors import RefusedError
+from jobs.core.units import hour_of
 from jobs.measurement.load_summary import read_capacities
 from jobs.repositories.loads import DAY, HOUR, WEEK, LoadWindow, broker_loads, newest_window, read_assignment
 from jobs.repositories.snapshots import last_snapshot
@@ -25,11 +26,6 @@ WEEKS: Final = 4
 
 _MEASURE: Final = "`surveyor load sample` and `surveyor load rollup` measure the load of the last day"
 _STATE: Final = "`surveyor load import --capacity FILE` states capacities"
-
-
-def hour_of(now: datetime) -> datetime:
-    """Return the start of the hour."""
-    return now.replace(minute=0, second=0, microsecond=0)
 
 
 def rates_at(

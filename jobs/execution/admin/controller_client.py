@@ -14,7 +14,6 @@ from typing import Final, Protocol, cast
 from jobs.adapters.brokers.admin_client import (
     ELECTION_NOT_NEEDED,
     MAX_PARTITIONS_PER_REQUEST,
-    NO_ERROR,
     NO_REASSIGNMENT_IN_PROGRESS,
     UNKNOWN_OUTCOME,
     Admin,
@@ -46,6 +45,7 @@ from schemas.operation_data import (
     WithdrawnReassignment,
     data_of,
 )
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Change, Key, Operation, Place, PlanRow, changes_among, operations_among
 from schemas.stored_plan import Plan, RowOutcome
 

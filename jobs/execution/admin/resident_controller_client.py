@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.brokers.admin_client import NO_ERROR, NO_REASSIGNMENT_IN_PROGRESS
+from jobs.adapters.brokers.admin_client import NO_REASSIGNMENT_IN_PROGRESS
 from jobs.adapters.clusters.interface import Lease
 from jobs.adapters.zookeeper.admin_requests import add_requests
 from jobs.adapters.zookeeper.cluster_state import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
@@ -21,6 +21,7 @@ from jobs.adapters.zookeeper.znode_reads import read
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.current_state import CurrentTopic
 from schemas.enums import Action, OperationKind
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Key
 from schemas.znode_codecs import TopicPartition
 from schemas.znode_paths import topic_path

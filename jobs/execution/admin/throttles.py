@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from jobs.adapters.clusters.interface import Cluster, CurrentOverrides
-from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
+from jobs.adapters.delta.warehouse import Warehouse, quote_literal
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
 from jobs.execution.admin.auto_throttle import rates_at
@@ -186,7 +186,7 @@ def _row(plan_id: str, resource: Resource, name: str, current: CurrentOverrides)
 
 
 def _store(warehouse: Warehouse, plan_id: str, rows: Iterable[ThrottledConfig]) -> None:
-    warehouse.replace(_TABLE, rows, f"plan_id = {quote_identifier(plan_id)}")
+    warehouse.replace(_TABLE, rows, f"plan_id = {quote_literal(plan_id)}")
 
 
 def _apply(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quote_identifier
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quote_literal
 from jobs.repositories.plans import arrow_digest
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.plan_digest import plan_header
@@ -89,7 +89,7 @@ def plan_row(cluster: str, header: PlanHeader, rows: PlanRows) -> PlanRecord:
 
 def plan_condition(plan_id: str) -> str:
     """Return the SQL condition that selects a plan's rows."""
-    return f"plan_id = {quote_identifier(plan_id)}"
+    return f"plan_id = {quote_literal(plan_id)}"
 
 
 def parameters_json(parameters: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from jobs.adapters.delta.table_schemas import schema_of
-from jobs.adapters.delta.warehouse import Warehouse, decode_rows, quote_identifier
+from jobs.adapters.delta.warehouse import Warehouse, decode_rows, quote_literal
 from jobs.repositories.plans.plan_rows import plan_condition
 from schemas.rows import PlanRecord
 from schemas.stored_plan import CLOSED, Transition
@@ -32,7 +32,7 @@ def append_plans(warehouse: Warehouse, rows: pa.Table) -> None:
 
 
 def delete_plans(warehouse: Warehouse, plan_ids: Sequence[str]) -> None:
-    warehouse.delete("plans", f"plan_id IN ({', '.join(map(quote_identifier, plan_ids))})")
+    warehouse.delete("plans", f"plan_id IN ({', '.join(map(quote_literal, plan_ids))})")
 
 
 def apply_transition(warehouse: Warehouse, plan_id: str, transition: Transition, reason: str | None = None) -> None:
@@ -43,12 +43,12 @@ def apply_transition(warehouse: Warehouse, plan_id: str, transition: Transition,
     """
     condition = plan_condition(plan_id)
     if transition.after not in CLOSED or transition is Transition.OVERTAKE:
-        before = ", ".join(quote_identifier(status.value) for status in sorted(transition.before))
+        before = ", ".join(quote_literal(status.value) for status in sorted(transition.before))
         condition += f" AND status IN ({before})"
-    values = {"status": quote_identifier(transition.after.value)}
+    values = {"status": quote_literal(transition.after.value)}
     if reason is not None:
         warehouse.ensure_columns("plans")
-        values["status_reason"] = quote_identifier(reason)
+        values["status_reason"] = quote_literal(reason)
     warehouse.update("plans", condition, **values)
 
 
@@ -74,20 +74,20 @@ def count_attempt(warehouse: Warehouse, plan_id: str, minimum: int) -> int:
 def record_submission(warehouse: Warehouse, plan_id: str, submission: str) -> None:
     """Record what a commit is about to submit to `surveyor control`."""
     warehouse.ensure_columns("plans")
-    warehouse.update("plans", plan_condition(plan_id), submission=quote_identifier(submission))
+    warehouse.update("plans", plan_condition(plan_id), submission=quote_literal(submission))
 
 
 def record_figures(warehouse: Warehouse, plan: PlanRecord, figures: str) -> PlanRecord:
     """Record the figures of a plan that was planned again, and return its row with them."""
     warehouse.ensure_columns("plans")
-    warehouse.update("plans", plan_condition(plan.plan_id), figures=quote_identifier(figures))
+    warehouse.update("plans", plan_condition(plan.plan_id), figures=quote_literal(figures))
     return msgspec.structs.replace(plan, figures=figures)
 
 
 def record_verified(warehouse: Warehouse, plan_id: str) -> None:
     """Record that a plan is found complete now, unless it was before."""
     warehouse.ensure_columns("plans")
-    now = f"CAST({quote_identifier(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
+    now = f"CAST({quote_literal(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
     warehouse.update("plans", f"{plan_condition(plan_id)} AND verified_at IS NULL", verified_at=now)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
+from jobs.adapters.delta.warehouse import Warehouse, quote_literal
 from jobs.core.errors import UnreadableError
 from jobs.repositories.plans.names import Alias, give_name
 from jobs.repositories.plans.plan_rows import PlanHeader, PlanRows, plan_row
@@ -84,7 +84,7 @@ def _superseded(warehouse: Warehouse, plan: PlanRecord) -> list[str]:
 def drop_plans(warehouse: Warehouse, plan_ids: Sequence[str]) -> None:
     """Delete empty plans, the row in `plans` first; a crash leaves rows without a plan, which are ignored."""
     if plan_ids:
-        condition = f"plan_id IN ({', '.join(map(quote_identifier, plan_ids))})"
+        condition = f"plan_id IN ({', '.join(map(quote_literal, plan_ids))})"
         delete_plans(warehouse, plan_ids)
         for table in ("rejections", "evidence"):
             warehouse.delete(table, condition)

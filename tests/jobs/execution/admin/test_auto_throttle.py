@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.units import hour_of
 from jobs.execution.admin.admin_commit import AdminCommit, commit_admin
-from jobs.execution.admin.auto_throttle import hour_of, rates_at
+from jobs.execution.admin.auto_throttle import rates_at
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttle_configs import AUTO
 from jobs.execution.admin.throttles import throttle_rows

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.warehouse import Warehouse, quote_identifier
+from jobs.adapters.delta.warehouse import Warehouse, quote_literal
 from jobs.adapters.zookeeper.cluster_state import read_cluster
 from jobs.repositories.plans.plans_reader import read_plan
 from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind, PlanStatus
@@ -121,7 +121,7 @@ def store_plan(
     }
     rows = {"changes": [*map(_as_row, changes)], "operations": [*map(_as_row, operations)], "rejections": list[Row]()}
     plan["plan_id"] = plan_id(plan_header(msgspec.convert({**plan, "plan_id": ""}, PlanRecord)), rows)
-    where = f"plan_id = {quote_identifier(plan['plan_id'])}"
+    where = f"plan_id = {quote_literal(plan['plan_id'])}"
     for table, its_rows in rows.items():
         warehouse.replace(table, [{**row, "plan_id": plan["plan_id"]} for row in its_rows], where)
     warehouse.replace("plans", [plan], where)
