@@ -42,6 +42,7 @@ from jobs.repositories.loads import (
     traffic,
     with_assignment,
 )
+from jobs.repositories.racks import rack_of_each
 from jobs.repositories.snapshots import last_snapshot, rows_as_of
 from jobs.runtime.cli_enums import LoadGrouping
 from jobs.runtime.console import Line, table, warnings_in_json, wrapped
@@ -394,8 +395,7 @@ def _racks(warehouse: Warehouse, snapshot: Snapshot | None) -> dict[int, str | N
     """Return the rack of each broker of a snapshot, also of those that are gone."""
     if snapshot is None:
         return {}
-    last_seen = {broker: row.rack for broker, row in brokers_last_seen(warehouse, snapshot).items()}
-    return last_seen | {row.broker_id: row.rack for row in rows_as_of(warehouse, snapshot, Broker)}
+    return rack_of_each(rows_as_of(warehouse, snapshot, Broker), brokers_last_seen(warehouse, snapshot))
 
 
 def _by_partition(settings: Settings, window: LoadWindow, snapshot: Snapshot | None) -> LoadView:

@@ -28,7 +28,7 @@ from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import Difference, differences
 from schemas.enums import EventKind, PlanStatus
 from schemas.rows import BrokerConfig, PlanRecord, QuarantinedZnode, Row, Snapshot, ThrottledConfig
-from schemas.text import join_ids, plan_size, pluralise
+from schemas.text import join_ids, partition_name, plan_size, pluralise
 
 ROWS_SHOWN: Final = 200
 
@@ -316,7 +316,7 @@ def show_history(settings: Settings, topic: str, partition: int | None, snapshot
     found = settings.warehouse.rows("partition_history", ("topic", "=", topic), *only, until)
     rows = _with_times(settings.warehouse, found)
     if not rows:
-        name = topic if partition is None else f"{topic}-{partition}"
+        name = topic if partition is None else partition_name(topic, partition)
         raise UsageError(f"no snapshot up to {last.snapshot_id} contains {name}")
     by_partition = itemgetter("partition", "snapshot_id")
     latest = sorted(sorted(rows, key=itemgetter("snapshot_id"))[-ROWS_SHOWN:], key=by_partition)

@@ -18,7 +18,7 @@ from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.core.migration_refusal import refuse_migration
 from jobs.execution.rollback_load import load_of_rollback
 from jobs.preconditions.limits import refuse_other_cluster
-from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
+from jobs.repositories.brokers_last_seen import brokers_seen_by
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.plans.begun_plans import begun_plan
 from jobs.repositories.plans.commit_log import CommitLog, requested_changes
@@ -27,6 +27,7 @@ from jobs.repositories.plans.plan_rows import InMemoryRows, PlanHeader, paramete
 from jobs.repositories.plans.plans_reader import find_plan, read_plan, refuse_edited, rejection_codes
 from jobs.repositories.plans.plans_writer import apply_transition
 from jobs.repositories.plans.store import result_of, store
+from jobs.repositories.racks import rack_of_each
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult, log

@@ -18,7 +18,8 @@ from jobs.planning.restart_facts import (
     silent_brokers,
     unread_of_cluster,
 )
-from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.brokers_last_seen import brokers_last_seen
+from jobs.repositories.racks import rack_of_each
 from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import CommandResult, Line, table
 from jobs.runtime.settings import Settings

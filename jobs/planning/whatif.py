@@ -38,7 +38,7 @@ from planner.whatif.impact import BrokersLost
 from planner.whatif.impact import whatif as costs_of_losing
 from schemas.enums import FailureScenario
 from schemas.rows import Broker, LossImpact, Snapshot
-from schemas.text import broker_list, join_ids, pluralise
+from schemas.text import broker_list, join_ids, partition_name, pluralise
 
 RACK: Final = "rack="
 
@@ -145,7 +145,7 @@ def _named_partitions(
         places = order[counted[order]]
         first = pa.array(places if everything else places[:MAX_PARTITIONS_IN_JSON])
         pairs = zip(topics.take(first).to_pylist(), numbers.take(first).to_pylist(), strict=True)
-        return [f"{topic}-{number}" for topic, number in pairs]
+        return [partition_name(topic, number) for topic, number in pairs]
 
     marked = (lost_partitions(arrays, live, understood, drained, impact.lost) for impact in impacts)
     return [{field.name: names(getattr(lost, field.name)) for field in fields(lost)} for lost in marked]

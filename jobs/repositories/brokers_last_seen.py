@@ -6,7 +6,7 @@ their racks. A fenced broker of a KRaft cluster counts as not registered here. S
 vacuum` never deletes these rows.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Final
 
@@ -41,23 +41,6 @@ def last_seen_after(warehouse: Warehouse, last: Snapshot | None, registered: Ite
         return []
     understood = {row.broker_id for row in registered if row.understood and row.is_live}
     return [row for broker, row in sorted(brokers_seen_by(warehouse, last).items()) if broker not in understood]
-
-
-def rack_of_each(registered: Iterable[Broker], last_seen: Mapping[int, LastSeenBroker]) -> dict[int, str | None]:
-    """Return the rack of each broker from its readable registration, else from the last one.
-
-    A broker in neither has no entry: its rack is unknown, which differs from having no rack.
-
-    >>> from datetime import datetime
-    >>> from msgspec.structs import replace
-    >>> registered = [Broker(broker_id=1, broker_epoch=9, rack="a", understood=True),
-    ...     Broker(broker_id=2, broker_epoch=9, understood=False)]
-    >>> seen = LastSeenBroker(snapshot_id=1, broker_id=2, broker_epoch=8, rack="b", last_seen_at=datetime(2026, 1, 1))
-    >>> rack_of_each(registered, {2: seen, 3: replace(seen, rack=None)})
-    {2: 'b', 3: None, 1: 'a'}
-    """
-    gone = {broker: row.rack for broker, row in last_seen.items()}
-    return gone | {row.broker_id: row.rack for row in registered if row.understood}
 
 
 def _seen_in(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:

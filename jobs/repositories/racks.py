@@ -1,7 +1,7 @@
 """The racks of brokers as of a snapshot: also of brokers that are down, and of racks that were renamed."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,10 +10,10 @@ from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError, UnreadableError
-from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from schemas.metadata_names import MetadataNames
-from schemas.rows import Broker, Snapshot
+from schemas.rows import Broker, LastSeenBroker, Snapshot
 from schemas.text import broker_list
 
 RENAMED_WITHIN: Final = timedelta(days=7)
@@ -22,6 +22,23 @@ RENAMED_WITHIN: Final = timedelta(days=7)
 
 MAX_VERSIONS_READ: Final = 50
 """Versions of the table `brokers` that are read for the names of racks, the newest ones."""
+
+
+def rack_of_each(registered: Iterable[Broker], last_seen: Mapping[int, LastSeenBroker]) -> dict[int, str | None]:
+    """Return the rack of each broker from its readable registration, else from the last one.
+
+    A broker in neither has no entry: its rack is unknown, which differs from having no rack.
+
+    >>> from datetime import datetime
+    >>> from msgspec.structs import replace
+    >>> registered = [Broker(broker_id=1, broker_epoch=9, rack="a", understood=True),
+    ...     Broker(broker_id=2, broker_epoch=9, understood=False)]
+    >>> seen = LastSeenBroker(snapshot_id=1, broker_id=2, broker_epoch=8, rack="b", last_seen_at=datetime(2026, 1, 1))
+    >>> rack_of_each(registered, {2: seen, 3: replace(seen, rack=None)})
+    {2: 'b', 3: None, 1: 'a'}
+    """
+    gone = {broker: row.rack for broker, row in last_seen.items()}
+    return gone | {row.broker_id: row.rack for row in registered if row.understood}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

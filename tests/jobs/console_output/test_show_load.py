@@ -193,6 +193,22 @@ def test_racks_add_up_their_brokers(measured: Surveyor) -> None:
     assert [second[name] for name in names] == ["b", 1, 20 * KIB, 4 * GIB, 30, 0.4, pytest.approx(0.6), None]
 
 
+def test_a_broker_with_an_unreadable_registration_counts_to_its_last_rack(tmp_path: Path, hour: datetime) -> None:
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    cluster = Cluster(warehouse)
+    cluster.brokers = [broker(0, 9, rack="a"), broker(1, 9, rack=None, understood=False)]
+    cluster.topics, cluster.partitions = [topic("orders")], {("orders", 0): partition([0, 1])}
+    lay_tables(warehouse)
+    seen = {"snapshot_id": 1, "broker_id": 1, "broker_epoch": 8, "rack": "b", "last_seen_at": hour}
+    warehouse.append("brokers_last_seen", [seen])
+    cluster.snapshot()
+    warehouse.append("broker_load", [broker_row(hour, number, KIB) for number in range(2)])
+
+    rows = _json(Surveyor(warehouse), "--by", "rack")["rows"]
+
+    assert [(row["rack"], row["brokers"]) for row in rows] == [("a", 1), ("b", 1)]
+
+
 def test_topics(measured: Surveyor) -> None:
     result = _json(measured, "--by", "topic")
     assert result["rows"] == [

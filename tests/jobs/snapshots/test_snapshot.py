@@ -17,7 +17,8 @@ from jobs.adapters.clusters.zookeeper import ZooKeeperCluster
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import ExitCode
-from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.brokers_last_seen import brokers_last_seen
+from jobs.repositories.racks import rack_of_each
 from jobs.repositories.snapshots import STATE_TABLES, as_of, find_snapshot, rows_as_of
 from jobs.runtime.pace import Pace
 from jobs.runtime.settings import Settings
