@@ -32,7 +32,6 @@ UNKNOWN_EPOCH: Final = -1
 WHOLE_TOPIC: Final = -1
 """`partition` of a rejection that is about a topic."""
 
-
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """`leader_recovery_state` after an unclean election, until the new leader has recovered."""

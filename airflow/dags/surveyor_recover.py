@@ -11,14 +11,7 @@ without a response within a day, nothing is written, and the partitions stay off
 """
 
 from airflow.sdk import task
-from surveyor_dags import (
-    PLAN,
-    SNAPSHOT_ID,
-    has_changes,
-    needs_unclean,
-    offline_asset,
-    surveyor_dag,
-)
+from surveyor_dags import PLAN, SNAPSHOT_ID, has_changes, needs_unclean, offline_asset, surveyor_dag
 from surveyor_operators import (
     CommitOperator,
     PlanApprovalOperator,

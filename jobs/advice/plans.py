@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 RECONCILE_ONLY_OPTIONS: Final = ("allow_unclean", *ENGINE_OPTIONS, "requests", "until_quiet")
 """Options of `surveyor reconcile` that `surveyor commit` does not have."""
 
-
 UNDONE_OUTCOMES: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
 
 

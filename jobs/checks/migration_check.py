@@ -42,7 +42,6 @@ from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
 MIGRATION_SINCE: Final = Protocol(3, 4, 0)
 """First protocol version of brokers that can migrate (`MetadataVersion.isMigrationSupported`)."""
 
-
 LOG_DIRS_SINCE: Final = Protocol(3, 7, 2)
 """The first protocol that migrates several log dirs (`MetadataVersion.isDirectoryAssignmentSupported`)."""
 

@@ -33,12 +33,7 @@ from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult, warn, warnings_in_json
 from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import (
-    SOURCE_COLUMNS,
-    ClusterView,
-    view_now,
-    with_last_known_replicas,
-)
+from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now, with_last_known_replicas
 from jobs.snapshots.health import with_derived_columns
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import NO_LEADER, PartitionState

@@ -23,11 +23,7 @@ from jobs.controller.admin_apis.controller_as_broker import concerns_controller
 from jobs.controller.admin_apis.redirected_apis import REDIRECTED_VERSIONS
 from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.advertised_endpoints import AdvertisedEndpoints
-from jobs.controller.broker_apis.controlled_shutdowns import (
-    UNCHECKED_EPOCH,
-    ControlledShutdowns,
-    ShutdownRequest,
-)
+from jobs.controller.broker_apis.controlled_shutdowns import UNCHECKED_EPOCH, ControlledShutdowns, ShutdownRequest
 from jobs.controller.broker_apis.controller_api_messages import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,

@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.adapters.request_server.listen_config import PROTOCOL, ListenConfig, Security, listener_key
-from jobs.adapters.request_server.sasl_mechanisms import (
-    SCRAM,
-    Credentials,
-    RefusedCredentialsError,
-    ScramCredential,
-)
+from jobs.adapters.request_server.sasl_mechanisms import SCRAM, Credentials, RefusedCredentialsError, ScramCredential
 from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession
 from jobs.adapters.zookeeper.scram_users import scram_credential

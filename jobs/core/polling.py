@@ -3,13 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_not_result,
-    stop_after_delay,
-    wait_fixed,
-)
+from tenacity import RetryCallState, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 T = TypeVar("T")
 

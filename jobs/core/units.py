@@ -33,7 +33,6 @@ _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
-
 _SECONDS: Final = {"s": 1, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 

@@ -32,11 +32,7 @@ from jobs.execution.cancellation_commit import (
 )
 from jobs.execution.cancellation_review import below_min_isr_warnings, dry_run, refuse_unapproved
 from jobs.execution.commit_report import unapplied_lines
-from jobs.preconditions.cancellation_plan import (
-    CancellationPlan,
-    plan_cancellation,
-    refuse_cancellation,
-)
+from jobs.preconditions.cancellation_plan import CancellationPlan, plan_cancellation, refuse_cancellation
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.plans.commit_log import CommitLog, requested_changes
 from jobs.repositories.plans.plans_reader import read_plan, refuse_edited

@@ -24,13 +24,7 @@ from jobs.execution.batch.batch_commit import CommitContext, take_over_above
 from jobs.execution.batch.notification import HoldBudget
 from jobs.execution.commit import apply_plan
 from jobs.execution.commit_options import CommitOptions
-from jobs.execution.commit_report import (
-    ReportExtras,
-    plan_result,
-    refuse_unapproved,
-    report_applied,
-    report_dry,
-)
+from jobs.execution.commit_report import ReportExtras, plan_result, refuse_unapproved, report_applied, report_dry
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.controller_epochs import epoch_regression_message, latest_recorded_epoch
 from jobs.repositories.plans.commit_log import CommitLog, count_outcomes

@@ -51,7 +51,6 @@ LOG_DIRS, GROUPS = "log dirs", "groups"
 MOVED: Final = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
 """Errors of a partition that another broker may lead, or that has just got a leader."""
 
-
 SAMPLE_COLUMNS: Final = pa.schema(
     [column for column in schema_of("partition_offsets") if column.name not in {"cluster", "stored_at"}]
 )

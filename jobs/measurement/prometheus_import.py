@@ -35,7 +35,6 @@ from schemas.text import join_ids, pluralise
 
 SOURCE: Final = "prometheus"
 
-
 MAX_LAG: Final = timedelta(minutes=5)
 """Time after which Prometheus has the values of an hour."""
 

@@ -46,12 +46,7 @@ from jobs.repositories.plans.names import (
     refuse_refresh,
 )
 from jobs.repositories.plans.plan_goal import goal_of, reads_file
-from jobs.repositories.plans.plan_rows import (
-    InMemoryRows,
-    PlanHeader,
-    parameters_json,
-    plan_condition,
-)
+from jobs.repositories.plans.plan_rows import InMemoryRows, PlanHeader, parameters_json, plan_condition
 from jobs.repositories.plans.plans_reader import find_plan
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.racks import racks_as_of
@@ -82,7 +77,6 @@ The tables that plans read have few, known shapes, so re-planning a query after 
 gains. Generated methods would be too long for the JVM to compile and would be interpreted. If they were split by
 operator, they would read every column of a row before checking whether the row is needed.
 """
-
 
 OPERATIONS: Final = "operations"
 

@@ -19,7 +19,6 @@ from schemas.text import broker_list
 RENAMED_WITHIN: Final = timedelta(days=7)
 """Time before a snapshot in which a new rack name of a broker shows that its rack was renamed: a roll takes days."""
 
-
 MAX_VERSIONS_READ: Final = 50
 """Versions of the table `brokers` that are read for the names of racks, the newest ones."""
 

@@ -321,7 +321,6 @@ UNFINISHED_WORK_MESSAGE: Final = (
 )
 """The last line of a command that was interrupted, unless the interruption has its own message."""
 
-
 _is_reporting: Final[ContextVar[bool]] = ContextVar("is_reporting", default=False)
 """Whether this code is run by a command, which reports errors already; the demo runs other commands."""
 

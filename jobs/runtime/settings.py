@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 CONTROLLER_ID: Final = 2147483647
 """The broker id that Surveyor uses as controller: the largest id, which no broker gets by accident."""
 
-
 ADDRESS_OPTIONS: Final = {"zookeeper": ZOOKEEPER, "bootstrap_servers": BOOTSTRAP_SERVERS}
 """Options that name the source of a cluster's metadata, by the name of their setting; a cluster has one of them."""
 

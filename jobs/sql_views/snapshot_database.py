@@ -46,7 +46,6 @@ _SETTINGS: Final[dict[str, Any]] = {
     "autoload_known_extensions": False,
 }
 
-
 _MACROS: Final = """
 CREATE MACRO named(topic_name, number) AS if(number < 0, topic_name, topic_name || '-' || number);
 CREATE MACRO at_second(time) AS coalesce(strftime(time, '%Y-%m-%d %H:%M:%S'), '');

@@ -275,7 +275,6 @@ ORDER BY broker_id
 """
 """SQL of the leaders and replicas of each broker, at the plan's snapshot and after the plan."""
 
-
 _BROKER_COUNTS: Final = (
     *("leaders_before", "leaders_after", "replicas_before", "replicas_after"),
     *("leaders_gained", "replicas_gained"),

@@ -21,12 +21,7 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.change_rows import as_rejections, change_columns, leader_and_isr_recipients
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql, sentences_sql
-from planner.leadership.offline_strategy import (
-    ASSUMED_FAILED,
-    ELECTED,
-    no_leader_reason,
-    with_election,
-)
+from planner.leadership.offline_strategy import ASSUMED_FAILED, ELECTED, no_leader_reason, with_election
 from planner.leadership.unclean_config import with_unclean_allowed
 from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode

@@ -11,14 +11,7 @@ CHANGES, REJECTIONS; `offline` holds the partitions for which evidence is needed
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import (
-    FAILED_COLUMN,
-    difference,
-    first,
-    in_order_of_choice,
-    intersect,
-    no_brokers,
-)
+from planner.columns.broker_sets import FAILED_COLUMN, difference, first, in_order_of_choice, intersect, no_brokers
 from planner.columns.change_rows import as_rejections, change_columns, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentences

@@ -10,15 +10,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from planner.columns.shape import with_schema
 from planner.load.load_figures import MEASURES, MEASURES_OF, SIDES

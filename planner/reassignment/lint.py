@@ -16,13 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import (
-    DRAIN_MODE,
-    FAILED_COLUMN,
-    difference,
-    is_led_in_isr,
-    no_brokers,
-)
+from planner.columns.broker_sets import DRAIN_MODE, FAILED_COLUMN, difference, is_led_in_isr, no_brokers
 from planner.columns.change_rows import join_current
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.sentences import leaderless_reason, sentence
@@ -54,7 +48,6 @@ class RackRules:
 
 
 INTERNAL_BY_NAME: Final = pattern_of_internal()
-
 
 NO_RULES: Final = RackRules()
 

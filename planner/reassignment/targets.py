@@ -11,14 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import (
-    FAILED_COLUMN,
-    NO_BROKERS_SQL,
-    difference,
-    first,
-    intersect,
-    is_led_in_isr,
-)
+from planner.columns.broker_sets import FAILED_COLUMN, NO_BROKERS_SQL, difference, first, intersect, is_led_in_isr
 from planner.columns.change_rows import as_rejections, change_columns, join_current
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import leaderless_reason, sentence, sentences

@@ -38,7 +38,6 @@ with {way}():
         print("put in order", flush=True)
 """
 
-
 WHILE_IMPORTING = """\
 import os, signal, sys
 class Interrupting:

@@ -15,10 +15,8 @@ from jobs.adapters.brokers.kafka_python_client import T, connected_broker, negot
 _Answers = SimpleQueue[tuple[str, T | Exception]]
 """Addresses with the answer or error of each."""
 
-
 HEAD_START_SECONDS: Final = 1.0
 """Seconds after which the other addresses are asked as well, if the first does not answer."""
-
 
 MAX_ASKED_AT_ONCE: Final = 128
 """Addresses that are asked at a time, with one thread each, which mostly waits."""

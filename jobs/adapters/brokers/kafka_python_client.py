@@ -21,10 +21,8 @@ T = TypeVar("T")
 TimedAsk = Callable[[Any, float], Any]
 """Sends one request and returns its response within a number of seconds."""
 
-
 MAX_RESPONSE_BYTES: Final = 100_000_000
 """As in kafka-python's Admin client. Its connections alone take a megabyte, less than some brokers' log dirs."""
-
 
 _NODE: Final = "bootstrap-0"
 """kafka-python's name of the first bootstrap address."""

@@ -47,7 +47,6 @@ MAX_CONNECTIONS: Final = 16
 DEBUGGING_REPLICA: Final = -2
 """`replica_id` of ListOffsets with which a broker also answers for replicas that it does not lead."""
 
-
 LOG_COLUMNS: Final = schema_of("sizes").remove(0)
 """Columns of SIZES without the cluster."""
 

@@ -15,13 +15,7 @@ import pyarrow as pa
 
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.core.errors import RefusedError
-from schemas.current_state import (
-    CurrentPartition,
-    CurrentReassignments,
-    CurrentState,
-    OperationState,
-    Targets,
-)
+from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.enums import NO_CONTROLLER
 from schemas.lease_holder import LeaseHolder
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames

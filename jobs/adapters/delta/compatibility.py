@@ -27,7 +27,6 @@ FIRST_VERSION: Final = "1"
 
 PARTITION_COLUMN: Final = "cluster"
 
-
 _READABLE_FEATURES: Final = frozenset({"timestampNtz", "variantType", "variantType-preview"})
 """Delta's features that deltalake can read."""
 

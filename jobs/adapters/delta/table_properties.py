@@ -18,16 +18,12 @@ _PROPERTIES: Final = {
     "delta.deletedFileRetentionDuration": "interval 365 days",
 }
 
-
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
-
 
 _STATISTICS_OF: Final = {"partition_load": "hour,topic,partition,method,stored_until"}
 """Columns with statistics instead of the first ones: a rollup finds by them what is new."""
 
-
 _APPEND_ONLY: Final = "delta.appendOnly"
-
 
 _APPEND_ONLY_TABLES: Final = frozenset({"commits"})
 """The audit trail must stay complete, so Delta itself refuses to change or delete its rows."""

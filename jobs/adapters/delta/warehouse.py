@@ -64,7 +64,6 @@ Rows that repeat each other take less than a byte, and a file of TARGET_FILE_BYT
 deletion of one of them writes all the others again.
 """
 
-
 _PACKED: Final = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
 """Offsets and sizes, which hardly repeat: packed bits take a fifth less, in space and in the time of a write."""
 

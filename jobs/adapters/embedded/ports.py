@@ -9,7 +9,6 @@ from jobs.core.addresses import LOOPBACK
 # the server's port as its own from that range, and would then connect to itself.
 _CANDIDATES = range(20_000, 32_000)
 
-
 _reserved: set[int] = set()
 """Ports that this process has handed out already. A server may bind its port only seconds later."""
 

@@ -135,7 +135,6 @@ class EmbeddedZooKeeper(Server):
 BROKER_HEAP: Final = "512m"
 """Heap for some thousand replicas."""
 
-
 FEW_AND_SMALL: Final = {
     # otherwise each broker would open fifty logs of each topic at each start
     "offsets.topic.num.partitions": "1",

@@ -12,7 +12,6 @@ _LOG: Final = module_logger(__name__)
 WARNING_SECONDS: Final = 60.0
 """Seconds between two warnings about the same client."""
 
-
 MAX_WARNED_CLIENTS: Final = 2000
 """Number of clients after which all are forgotten."""
 

@@ -66,7 +66,6 @@ REFUSAL_SECONDS: Final = 0.1
 
 T = TypeVar("T")
 
-
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 Subject = Sequence[Sequence[tuple[str, str]]]

@@ -14,10 +14,8 @@ from jobs.core.errors import SurveyorError
 _ATTACH_FILTER: Final = 26
 """SO_ATTACH_FILTER, which Python's socket module lacks."""
 
-
 _DROP: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
 """A classic BPF program of one instruction: accept no byte (BPF_RET | BPF_K, 0)."""
-
 
 _LISTEN: Final = 0x0A
 """State of a socket in /proc/net/tcp."""

@@ -10,9 +10,7 @@ from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.znode_reads import children
 from jobs.core.errors import UnreadableError
 from schemas.broker_config_defaults import BrokerSettings, stored_settings
-from schemas.broker_config_names import (
-    DEFAULT_ENTITY,
-)
+from schemas.broker_config_names import DEFAULT_ENTITY
 from schemas.kafka_decode_failures import impact_of
 from schemas.rows import QuarantinedZnode
 from schemas.znode_codecs import MalformedZnodeError, read_config

@@ -21,12 +21,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
-from tenacity import (
-    Retrying,
-    retry_if_exception_type,
-    stop_after_delay,
-    wait_fixed,
-)
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from jobs.adapters.kerberos.login import KerberosError, KerberosLogin
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options, login_in
@@ -52,9 +47,7 @@ kazoo would double the pause up to an hour, and a process that waits through an 
 it.
 """
 
-
 _QUIET: Final = quiet_logger("kazoo.surveyor")
-
 
 CONNECTION_LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
 """Errors that leave the outcome of a request unknown and that the session may survive."""

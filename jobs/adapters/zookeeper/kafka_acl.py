@@ -3,10 +3,7 @@
 from typing import Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    NoAuthError,
-    NoNodeError,
-)
+from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from jobs.adapters.zookeeper.connection import await_result
@@ -16,7 +13,6 @@ from schemas.znode_paths import TOPICS
 
 _ACL_SOURCE: Final = TOPICS
 """The brokers create this znode, so it has the ACL that Kafka gives to its znodes (`ZkData.defaultAcls`)."""
-
 
 _MASKED_DIGEST_SUFFIX: Final = ":x"
 """The text that ZooKeeper returns in place of a digest to clients without the ADMIN permission."""

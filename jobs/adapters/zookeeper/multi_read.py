@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    KazooException,
-    NoAuthError,
-    NoNodeError,
-    UnimplementedError,
-)
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError, UnimplementedError
 from kazoo.protocol.serialization import (
     GetChildren,
     GetData,

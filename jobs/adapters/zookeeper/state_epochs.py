@@ -8,9 +8,7 @@ from jobs.adapters.zookeeper.cluster_state import TOPICS
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.topics import PARTITIONS_PER_CHUNK
 from jobs.adapters.zookeeper.znode_reads import Znode, children
-from schemas.znode_codecs import (
-    controller_epoch_of,
-)
+from schemas.znode_codecs import controller_epoch_of
 from schemas.znode_paths import state_path
 
 

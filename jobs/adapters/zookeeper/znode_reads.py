@@ -3,10 +3,7 @@
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    NoAuthError,
-    NoNodeError,
-)
+from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import await_result, sync

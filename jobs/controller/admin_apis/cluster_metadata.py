@@ -12,7 +12,6 @@ METADATA: Final = 3
 METADATA_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {METADATA: (1, 12)}
 """In version 0 an empty list means all topics."""
 
-
 _NOT_REQUESTED: Final = -(2**31)
 """`MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED`."""
 

@@ -24,7 +24,6 @@ _OF_ANY_BROKER: Final = (
 )
 """The APIs of brokers of Kafka 2.4 to 3.9 in a ZooKeeper cluster that clients send to any broker or to a leader."""
 
-
 REDIRECTED_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     **{api: (min(known), max(known)) for api in _OF_ANY_BROKER for known in [schema_name_map[api_key_map[api]]]},
     **METADATA_VERSIONS,

@@ -27,10 +27,7 @@ from jobs.execution.admin.commit_lease import lease_for
 from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of
 from jobs.execution.admin.controller_client import ControllerClient, request_changes
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.resident_controller_client import (
-    LEADER_RETURN_SECONDS,
-    ResidentControllerClient,
-)
+from jobs.execution.admin.resident_controller_client import LEADER_RETURN_SECONDS, ResidentControllerClient
 from jobs.execution.admin.throttle_configs import AUTO, Throttle, throttled_brokers
 from jobs.execution.admin.throttle_texts import foreign_throttle_texts
 from jobs.execution.admin.throttles import (

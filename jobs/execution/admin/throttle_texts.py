@@ -6,10 +6,7 @@ from jobs.adapters.clusters.interface import Cluster
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
-from jobs.execution.admin.throttle_configs import (
-    Throttle,
-    throttled_brokers,
-)
+from jobs.execution.admin.throttle_configs import Throttle, throttled_brokers
 from jobs.execution.admin.throttles import other_throttled_plans, throttle_of, throttle_rows, throttled_resources
 from jobs.repositories.copy_volume import Volume
 from jobs.snapshots.copy_throttles import throttles_of_moves

@@ -36,7 +36,6 @@ _STATE_BYTES: Final = 160
 _ISR_MEMBER_BYTES: Final = 12
 """Maximum bytes of a broker in an ISR."""
 
-
 ZnodeReads = Mapping[str, Znode]
 """The znodes of `required_reads` as they were read, by path; a znode may be absent."""
 

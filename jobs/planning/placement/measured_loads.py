@@ -45,7 +45,6 @@ EVEN_WITHIN: Final = 0.1
 UNITS: Final = {"disk": 1, "in": 64, "out": 64, "cpu": 1_000_000}
 """The whole numbers that a byte, a byte per second and a percent of all cores are counted in."""
 
-
 OF_LEADERS: Final = (OUT, CPU)
 """The resources of which a leader uses more than a follower."""
 

@@ -60,7 +60,6 @@ NO_SIZES: Final = "no size of a log is known, so room on disks is not checked: r
 
 REJECTED_COLUMNS: Final = "topic string, partition int, code string, reason string"
 
-
 PARTITION_NAMES: Final = "topic string, partition int"
 
 TARGETS: Final = "topic string, partition int, replicas array<int>, reason string, wave int"

@@ -20,14 +20,7 @@ from jobs.controller.zk_watches import ZkWatches
 from jobs.runtime.pace import Pace
 from schemas.enums import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
-from schemas.znode_codecs import (
-    Assignment,
-    State,
-    TopicPartition,
-    encode_assignment,
-    encode_partitions,
-    encode_state,
-)
+from schemas.znode_codecs import Assignment, State, TopicPartition, encode_assignment, encode_partitions, encode_state
 from tests.jobs.controller.model.network import ModelResponse
 from tests.jobs.support.controllers.hooked_reader import Hooks
 from tests.jobs.support.controllers.resident import (

@@ -19,12 +19,7 @@ from jobs.runtime.pace import Pace
 from schemas.enums import Step
 from schemas.rows import Change, Key
 from schemas.stored_plan import RowOutcome
-from schemas.znode_codecs import (
-    State,
-    TopicPartition,
-    encode_partitions,
-    encode_state,
-)
+from schemas.znode_codecs import State, TopicPartition, encode_partitions, encode_state
 from tests.jobs.support.controllers.hooked_reader import Hooks
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import (

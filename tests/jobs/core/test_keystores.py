@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

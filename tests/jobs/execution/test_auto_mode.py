@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.errors import (
-    ClusterAuthorizationFailedError,
-    KafkaConnectionError,
-    KafkaTimeoutError,
-    NodeNotReadyError,
-)
+from kafka.errors import ClusterAuthorizationFailedError, KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError
 
 from jobs.adapters.brokers import admin_client
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError

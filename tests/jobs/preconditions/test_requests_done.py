@@ -68,7 +68,6 @@ CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Ou
     "others were the controller": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"9"}, Outcome.STALE),
 }
 
-
 LOST: Final = topic().replace(f'"topic_id":"{MINE}"'.encode(), b'"version":3')
 
 RESTORE: Final = (

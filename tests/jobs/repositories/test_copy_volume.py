@@ -63,7 +63,6 @@ MOVES: Final[list[Move]] = [
     (1, "b", 1, [1, 2], [2, 1], 1),  # copies nothing
 ]
 
-
 COPIED: Final = Volume(
     waves=[
         WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, received={3: 140, 4: 40}, sent={1: 100, 2: 80}),

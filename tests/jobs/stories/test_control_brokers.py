@@ -47,11 +47,7 @@ from tests.jobs.stories.control_acts import (
 )
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.commands.control_process import OURS, controller_id
-from tests.jobs.support.kafka.controlled_cluster import (
-    REASSIGN,
-    ControlledCluster,
-    restart,
-)
+from tests.jobs.support.kafka.controlled_cluster import REASSIGN, ControlledCluster, restart
 from tests.jobs.support.kafka.real_cluster import Traffic, eventually, kafka_tree, topic_metadata
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

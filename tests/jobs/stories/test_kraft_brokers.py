@@ -21,13 +21,7 @@ from jobs.snapshots.cluster_view import view_now
 from planner.rules.quorum import MAX_VOTER_LAG_MS
 from schemas.columns import TABLE_COLUMNS
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.kafka.kraft_cluster import (
-    ELR_LEVEL,
-    ELR_VERSION,
-    WITH_ELR,
-    Described,
-    words_of_zookeeper,
-)
+from tests.jobs.support.kafka.kraft_cluster import ELR_LEVEL, ELR_VERSION, WITH_ELR, Described, words_of_zookeeper
 from tests.jobs.support.kafka.kraft_story import CONFIG, RACKS, Story, killed_broker_story
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -32,13 +32,7 @@ from schemas.znode_codecs import Endpoint
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
-from tests.jobs.support.kafka.real_cluster import (
-    Traffic,
-    create_topic,
-    eventually,
-    kafka_tree,
-    topic_metadata,
-)
+from tests.jobs.support.kafka.real_cluster import Traffic, create_topic, eventually, kafka_tree, topic_metadata
 from tests.jobs.support.kafka.secured_kafka import (
     GUEST,
     PASSWORD,

@@ -12,15 +12,7 @@ from contextlib import suppress
 from threading import Event, Thread
 from typing import Any, Final, Self
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 ORDERS, MOVED, PAYMENTS = "orders", "moved", "payments"
 """Topics: ORDERS has three replicas, MOVED has two so that they can move, PAYMENTS is written in transactions."""

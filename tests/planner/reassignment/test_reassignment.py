@@ -10,15 +10,7 @@ from planner.reassignment.pending_requests import with_requests
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import NO_LEADER, Action, DrainMode, RejectionCode
 from schemas.tables import DRAINED, PARTITIONS, REQUESTS
-from tests.planner.frames import (
-    TOPIC_ID,
-    RuleInput,
-    assert_changes,
-    assert_rejections,
-    frame,
-    partition_row,
-    topic_row,
-)
+from tests.planner.frames import TOPIC_ID, RuleInput, assert_changes, assert_rejections, frame, partition_row, topic_row
 
 LIVE: Final = frozenset(range(1, 10))
 TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=True)]

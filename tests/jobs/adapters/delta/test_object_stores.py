@@ -36,7 +36,6 @@ WRITERS, ROUNDS = 4, 5
 
 pytestmark = pytest.mark.objects
 
-
 in_every_store = pytest.mark.parametrize(
     "warehouse", ["object_store", "hdfs_folder", "azure_folder", "gcs_folder"], indirect=True
 )

@@ -222,7 +222,6 @@ def test_failed_block_keeps_the_logs_and_says_where(
 
 HEAP = "320m"
 
-
 BEGINS_WITH_A_HYPHEN = "-AABAgMEBQYHCAkKCwwNDg"
 """An id as one cluster in 64 has it in ZooKeeper, which a migrated cluster keeps."""
 

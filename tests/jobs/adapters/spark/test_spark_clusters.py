@@ -24,12 +24,7 @@ from tests.jobs.adapters.spark.conftest import DUE, PARTITIONS, TOPICS
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.documented_commands import deployed, said_here, shown
 from tests.jobs.support.commands.user_shell import bare, home
-from tests.jobs.support.outside.spark_servers import (
-    ConnectServer,
-    as_options,
-    begun_with,
-    standalone,
-)
+from tests.jobs.support.outside.spark_servers import ConnectServer, as_options, begun_with, standalone
 from tests.jobs.support.warehouses import azurite
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -52,7 +47,6 @@ SMALL: Final = QUICK | {
     "spark.eventLog.compress": "false",
 }
 """Small executors, none of which begins without the other, and a log of the work of each."""
-
 
 OTHER_STORES: Final = [("azure_folder", "azure"), ("gcs_folder", "gcs")]
 """ADLS and GCS: the fixture of a folder, and the jars."""

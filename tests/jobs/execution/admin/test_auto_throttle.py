@@ -146,7 +146,6 @@ def test_rates_and_the_time_that_copies_take_are_shown_before_they_begin(
 
 RATES = ((0, 70_000_000), (1, 60_000_000), (2, 50_000_000), (3, 2_000_000))
 
-
 _LINE = r"broker (\d+) in this hour: receives (\d+) B/s, sends (\d+) B/s"
 
 

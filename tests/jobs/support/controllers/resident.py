@@ -9,12 +9,7 @@ from kazoo.exceptions import KazooException
 from kazoo.protocol.states import Callback
 
 from jobs.controller.controller import ResidentController
-from schemas.znode_codecs import (
-    Assignment,
-    State,
-    encode_assignment,
-    encode_state,
-)
+from schemas.znode_codecs import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
