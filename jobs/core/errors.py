@@ -149,3 +149,12 @@ def raise_any(faults: Iterable[Fault]) -> None:
         lines += [f"... and {len(listed) - MAX_FAULTS_SHOWN} more"] if len(listed) > MAX_FAULTS_SHOWN else []
         message = "\n  ".join(lines)
     raise kind(message)
+
+
+def first_line(error: Exception) -> str:
+    r"""Return the first line of an error's message, 500 characters at most; the error's class if it has no message.
+
+    >>> first_line(OSError("no space left\nwhile writing")), first_line(TimeoutError())
+    ('no space left', 'TimeoutError')
+    """
+    return str(error).partition("\n")[0][:500] or type(error).__name__

@@ -3,7 +3,7 @@
 Only the statistics of the tables' files are read, so a rollup finds in a moment that nothing is new.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -105,17 +105,13 @@ def sampled(warehouse: Warehouse, table: str = SAMPLES) -> Sampled:
     columns = ("min.sampled_at", "max.sampled_at", "max.stored_at")
     if any(files[name].null_count for name in ("num_records", *columns)):
         files = _of_rows(warehouse.read(table, columns=["sampled_at", "stored_at"]))
-    first, last, stored = (_as_utc(files[name].to_pylist()) for name in columns)
+    first, last, stored = ([time.astimezone(UTC) for time in files[name].to_pylist()] for name in columns)
     return Sampled(
         files["num_records"].to_numpy(),
         first,
         [time + _STATISTICS_RESOLUTION for time in last],
         [time + _STATISTICS_RESOLUTION for time in stored],
     )
-
-
-def _as_utc(times: Iterable[datetime]) -> list[datetime]:
-    return [time.astimezone(UTC) for time in times]
 
 
 def _of_rows(rows: pa.Table) -> pa.Table:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.core.arrow_rows import partition_numbers
-from jobs.core.errors import UsageError
+from jobs.core.errors import UsageError, first_line
 from jobs.core.text_decoding import decoded, refuse_open_quote
 from jobs.core.units import hour_of
 from schemas.text import partition_name, pluralise
@@ -122,7 +122,7 @@ def _read_parquet(path: Path) -> pa.Table:
     try:
         rows = parquet.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        raise UsageError(f"cannot read {path} as Parquet: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"cannot read {path} as Parquet: {first_line(error)}") from None
     plain = [column.cast(column.type.value_type) if _is_encoded(column) else column for column in rows.columns]
     return pa.table(plain, names=rows.column_names)
 
@@ -154,7 +154,7 @@ def _read_csv(path: Path, text: str) -> tuple[pa.Table, Callable[[int], str]]:
                 fields = pluralise(len(row), "field")
                 expected = f"{len(names)}: {', '.join(names)}"
                 raise UsageError(f"{path} line {number} has {fields}, expected {expected}") from None
-        raise UsageError(f"cannot read {path} as CSV: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"cannot read {path} as CSV: {first_line(error)}") from None
 
     def line_of(row: int) -> str:
         number, _ = next(islice(_numbered_rows(text, delimiter), row, None))

@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from msgspec import Struct
 
 from jobs.adapters.brokers.admin_client import read_properties
-from jobs.core.errors import RefusedError, UnreadableError, UsageError
+from jobs.core.errors import RefusedError, UnreadableError, UsageError, first_line
 from jobs.core.units import Part
 from jobs.measurement.partition_leaders import least_ends, read_leaders
 from jobs.measurement.partition_samples import GROUPS, LOG_DIRS, BrokerAnswer, sample_partitions
@@ -173,12 +173,8 @@ def sample_repeatedly(
         except (UsageError, RefusedError):
             raise
         except Exception as error:  # noqa: BLE001 - the cluster or the warehouse may work again by the next sample
-            log(f"surveyor: no sample was stored: {_first_line(error)}", logging.WARNING)
+            log(f"surveyor: no sample was stored: {first_line(error)}", logging.WARNING)
         sleep(period - clock() % period)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _warnings(stored: StoredSample) -> Iterator[str]:

@@ -406,7 +406,9 @@ class _ArrowRows:
         for table, rows in self.rows.items():
             if rows.num_rows:
                 names = SPARK_SCHEMAS[table].names
-                columns = [_repeated(owner[name], rows) if name in owner else rows[name] for name in names]
+                columns = [
+                    pa.repeat(pa.scalar(owner[name]), rows.num_rows) if name in owner else rows[name] for name in names
+                ]
                 warehouse.replace_by(table, pa.table(columns, names=names), plan_condition(plan_id))
         self.extra.write(self.tables, plan_id)
 
@@ -444,7 +446,3 @@ class _SparkRows:
 
 def _owned(rows: DataFrame, tables: SparkWarehouse, plan_id: str) -> DataFrame:
     return rows.withColumns({"plan_id": F.lit(plan_id), "cluster": F.lit(tables.warehouse.cluster)})
-
-
-def _repeated(text: str, rows: pa.Table) -> pa.Array:
-    return pa.repeat(pa.scalar(text), rows.num_rows)

@@ -40,7 +40,7 @@ class PreferredRequest:
         skew = imbalance(partitions, topics, snapshot_id, self.threshold).localCheckpoint()
         rows = [row.asDict() for row in skew.collect()]
         tables.warehouse.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
-        candidates = _requested(tables, self.partitions)
+        candidates = None if self.partitions is None else tables.requested(self.partitions)
         if candidates is None:
             candidates = preferred_election.candidates_by_imbalance(partitions, skew)
         considered = candidates.localCheckpoint()  # computed once, as it is joined twice
@@ -68,10 +68,6 @@ class PreferredRequest:
         if self.max_elections is not None:
             verdicts = defer_over_cap(verdicts.localCheckpoint(), skew, self.max_elections)
         return verdicts
-
-
-def _requested(tables: SnapshotTables, partitions: list[Key] | None) -> DataFrame | None:
-    return None if partitions is None else tables.requested(partitions)
 
 
 def _stated(partitions: list[Key] | None) -> list[Row] | None:

@@ -16,7 +16,7 @@ from jobs.adapters.delta.table_properties import changed_properties
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import store_error_reason
 from jobs.adapters.java.jars import S3
-from jobs.core.errors import UnreadableError
+from jobs.core.errors import UnreadableError, first_line
 from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, is_whole, last_snapshot, oldest_snapshot_id
 from schemas.columns import SCHEMA_VERSION, TABLE_COLUMNS
 
@@ -78,7 +78,7 @@ def foreign_changes(warehouse: Warehouse) -> Iterator[ForeignChange]:
 def _unreadable(subject: str, error: Exception) -> ForeignChange:
     if isinstance(error, UnreadableError):
         return ForeignChange(error.reason, error.advice, is_fault=True)
-    reason = store_error_reason(error) or (str(error).splitlines() or [type(error).__name__])[0][:200]
+    reason = store_error_reason(error) or first_line(error)
     return ForeignChange(f"{subject} cannot be read: {reason}", _READ_AGAIN, is_fault=True)
 
 

@@ -12,6 +12,7 @@ from jobs.adapters.brokers.connection import REFUSED_LOGINS, refusal_at
 from jobs.adapters.brokers.first_answers import answering
 from jobs.adapters.brokers.kafka_python_client import connected_broker, negotiate
 from jobs.adapters.kerberos.login import KerberosError
+from jobs.core.errors import first_line
 from schemas.rows import Broker
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ def ask_brokers(
                 try:
                     responses[broker.broker_id] = _ask(broker, settings, share, request)
                 except Exception as error:  # noqa: BLE001 - any error concerns only this broker
-                    reasons[broker.broker_id] = _failure_reason(error)
+                    reasons[broker.broker_id] = first_line(error)
 
     # daemons, because a name look-up cannot be interrupted and Python waits at exit for the threads of a pool
     workers = [Thread(target=work, daemon=True, name="ask-brokers") for _ in range(min(max_connections, len(pending)))]
@@ -97,11 +98,6 @@ def _ask(broker: Broker, settings: dict[str, str], seconds: float, request: AskB
     last = errors[addresses[-1]]
     refusal = refusal_at(addresses[-1], settings) if isinstance(last, REFUSED_LOGINS) else None
     raise last if refusal is None else ConnectionError(refusal)
-
-
-def _failure_reason(error: Exception) -> str:
-    first = (str(error).splitlines() or [""])[0][:200]
-    return first or type(error).__name__
 
 
 @contextmanager

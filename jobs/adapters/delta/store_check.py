@@ -21,7 +21,7 @@ from obstore.store import from_url
 from jobs.adapters.delta.arrow_reads import delta_files
 from jobs.adapters.delta.warehouse_paths import ACCESS_DENIED, is_hdfs, store_error_reason
 from jobs.core.addresses import allows_http
-from jobs.core.errors import SurveyorError
+from jobs.core.errors import SurveyorError, first_line
 from jobs.core.option_sources import WAREHOUSE, value_at
 
 
@@ -87,6 +87,6 @@ def _write_to_hdfs(warehouse: str, name: str) -> None:
 
 
 def _unwritable(warehouse: str, error: Exception, *operations: str) -> SurveyorError:
-    reason = store_error_reason(error) or str(error).splitlines()[0][:200]
+    reason = store_error_reason(error) or first_line(error)
     refused = f"; refused: {', '.join(operations)}" if operations and reason == ACCESS_DENIED else ""
     return SurveyorError(f"{value_at(WAREHOUSE, warehouse)} cannot be written: {reason}{refused}")

@@ -43,7 +43,7 @@ from jobs.adapters.delta.warehouse_paths import (
     store_error_reason,
 )
 from jobs.core.arrow_rows import StoredRows, as_rows, values_of
-from jobs.core.errors import SurveyorError, UnreadableError
+from jobs.core.errors import SurveyorError, UnreadableError, first_line
 from jobs.core.option_sources import WAREHOUSE, option_name
 from schemas.columns import CHECKS, TABLE_COLUMNS
 from schemas.rows import Change, Row, TableRow
@@ -184,7 +184,7 @@ class Warehouse:
         except FileNotFoundError as error:
             if version is not None and self._has_same_rows_since(table, version):
                 return self.read(table, *filters, columns=columns)
-            raise self._lost(table, delta.version(), _first_line(error)) from None
+            raise self._lost(table, delta.version(), first_line(error)) from None
 
     @contextmanager
     def _store_errors(self, table: str) -> Iterator[None]:
@@ -528,7 +528,7 @@ class Warehouse:
                 raise
             raise SurveyorError(
                 f"table {table} at {absolute(self.path(table))} was not written: its log was cleaned by another "
-                f"process in the meantime ({_first_line(error)}); run the same command again",
+                f"process in the meantime ({first_line(error)}); run the same command again",
             ) from None
 
     def _uncommitted(self, table: str, error: CommitFailedError) -> SurveyorError:
@@ -538,12 +538,12 @@ class Warehouse:
             return SurveyorError(f"{where} {mismatch.fault}; {mismatch.remedy}")
         if changed := changed_properties(table, delta):
             return SurveyorError(
-                f"{where} was not written ({_first_line(error)}); another program changed {', '.join(changed)}, which "
+                f"{where} was not written ({first_line(error)}); another program changed {', '.join(changed)}, which "
                 "`surveyor snapshot` restores",
             )
         return SurveyorError(
             f"{where} was not written: other processes committed first, {MAX_WRITE_ATTEMPTS} times "
-            f"({_first_line(error)}); run the same command again",
+            f"({first_line(error)}); run the same command again",
         )
 
     def _open(self, table: str, version: int | None = None) -> DeltaTable:
@@ -564,7 +564,7 @@ class Warehouse:
             ) from None
         except DeltaError as error:
             raise UnreadableError(
-                f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)})",
+                f"table {table} at {absolute(self.path(table))} cannot be opened ({first_line(error)})",
                 advice=f"check {option_name(WAREHOUSE)}, and whether its files are complete",
             ) from None
         if mismatch := incompatibility(table, delta):
@@ -682,10 +682,6 @@ def decode_rows(row: type[R], rows: pa.Table) -> list[R]:
 def quote_literal(text: str) -> str:
     """Format text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 _LOST_VERSION: Final = "Invalid table version"

@@ -230,7 +230,7 @@ class IsrWriter:
                 if verdict.changes:
                     accepted.append(proposal)
                 else:
-                    results[proposal.key] = _result(verdict, row)
+                    results[proposal.key] = IsrResult(verdict.error, row if verdict.error is IsrError.NONE else None)
                     if verdict.error is not IsrError.NONE:
                         refused.append(proposal)
             attempts += len(accepted) == len(pending)
@@ -338,10 +338,6 @@ def _broker_of(failure: MultiFailure) -> int | None:
     """Return the broker whose registration could not be checked, None if something else was refused."""
     folder, _, name = (failure.path or "").rpartition("/")
     return int(name) if folder == BROKER_IDS else None
-
-
-def _result(verdict: IsrVerdict, row: PartitionInfo | None) -> IsrResult:
-    return IsrResult(verdict.error, row if verdict.error is IsrError.NONE else None)
 
 
 def _after(proposal: IsrProposal, row: PartitionInfo | None, epoch: int) -> PartitionInfo:

@@ -25,7 +25,7 @@ from jobs.adapters.brokers.admin_client import (
 )
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.clusters.interface import Cluster, Lease
-from jobs.core.errors import LeaseLostError, RefusedError, SurveyorError
+from jobs.core.errors import LeaseLostError, RefusedError, SurveyorError, first_line
 from jobs.core.polling import poll_until
 from jobs.execution.admin.resident_controller_client import MAX_CHECK_SECONDS, ResidentControllerClient
 from jobs.execution.admin.wave_progress import read_and_check, read_statuses
@@ -280,7 +280,7 @@ def _send_in_turn(shown: _Shown, requests: Requests, lease: Lease, due_check: _R
             raise  # nothing was sent
         except SurveyorError as error:
             if changes[0].action in {Action.CANCEL, OperationKind.WITHDRAW_REASSIGNMENT}:
-                yield [RowOutcome(change, Outcome.UNKNOWN, _first_line(error)) for change in changes]
+                yield [RowOutcome(change, Outcome.UNKNOWN, first_line(error)) for change in changes]
             raise
         yield outcomes
 
@@ -332,7 +332,7 @@ def _repeated(
     try:
         outcomes_shown = shown.at_once(refused)
     except SurveyorError as error:
-        unread: str | None = _first_line(error)
+        unread: str | None = first_line(error)
         outcomes_shown = []
     else:
         unread = None
@@ -357,16 +357,12 @@ def _read_back(shown: _Shown, changes: Sequence[PlanRow], lost_response: str) ->
     try:
         return dict.fromkeys(shown.in_time(changes), NO_ERROR), lost_response
     except SurveyorError as error:
-        return {}, f"{lost_response}, and the cluster could not be read: {_first_line(error)}"
+        return {}, f"{lost_response}, and the cluster could not be read: {first_line(error)}"
 
 
 def _wait_until_seen(received: Callable[[], list[Key]], count: int, seconds: float) -> list[Key]:
     """Wait at most `seconds` until the cluster shows all changes; return the changes that it shows."""
     return poll_until(received, lambda keys: len(keys) == count, seconds)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def outcome_of(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
@@ -400,7 +396,7 @@ def _reassign(shown: _Shown, controller: ControllerClient, changes: Sequence[Cha
     try:
         begun = _shown_reassignments(shown, missing)
     except SurveyorError as error:
-        begun, why_unknown = [], f"{why_unknown}, and the cluster could not be read: {_first_line(error)}"
+        begun, why_unknown = [], f"{why_unknown}, and the cluster could not be read: {first_line(error)}"
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
     return {**codes, **unknown, **dict.fromkeys(begun, NO_ERROR)}
 
