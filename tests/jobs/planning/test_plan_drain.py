@@ -136,14 +136,14 @@ def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree:
 def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTree) -> None:
     """A stopped replica gets LeaderAndIsr at a higher epoch than before; a replica in sync needs nothing."""
     with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, timeout_seconds=1)
+        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, timeout_seconds=4)
         early = surveyor("plan", "undrain", "--brokers", "1")
         assert (early.code, "run `surveyor snapshot --" in early.stderr) == (23, True)
         state = b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":6,"isr":[2,0,1]}'
         tree.write("/brokers/topics/orders/partitions/1/state", state)
         surveyor.json("snapshot")
         undrain = surveyor.json("plan", "undrain", "--brokers", "1")
-        commit_held(surveyor, undrain["plan_id"], held, timeout_seconds=1)
+        commit_held(surveyor, undrain["plan_id"], held, timeout_seconds=4)
 
     changes = surveyor.warehouse.rows("changes", ("plan_id", "=", undrain["plan_id"]))
     restarts = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}

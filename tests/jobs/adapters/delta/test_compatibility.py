@@ -1,7 +1,7 @@
 """Tables of other versions, and tables that another program changed: read, upgraded or refused in one line."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,11 +30,12 @@ TABLE = "partitions"
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
     """A warehouse with rows in every snapshot, upgraded."""
     warehouse = Warehouse(str(unpacked_in(tmp_path)), "default")
     warehouse.ensure_tables()
-    return warehouse
+    yield warehouse
+    compatibility._types_of.cache_clear()  # noqa: SLF001 - a test may have changed a table
 
 
 def partition(number: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -119,7 +120,6 @@ def test_tables_of_an_older_version_are_read_and_upgraded(
     assert {compatibility.schema_version(warehouse.opened(name)) for name in columns.TABLE_COLUMNS} == {NEXT}
     assert [row["owner"] for row in warehouse.rows("plans")] == [None, None]
     assert not [*foreign_changes(warehouse)]
-    compatibility._types_of.cache_clear()  # noqa: SLF001
 
 
 def fail(*_: object) -> None:
