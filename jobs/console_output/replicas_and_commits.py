@@ -28,7 +28,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import CommandResult, table, warnings_in_json
 from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import CommitSummary
 from schemas.rows import Row, Snapshot
 from schemas.text import pluralise

@@ -147,7 +147,7 @@ def pairs(before: pa.Table, after: pa.Table, key: Sequence[str], columns: Sequen
 
     A column that does not differ is None on both sides, because lists are slow to convert and not needed.
     """
-    from jobs.sql_views.snapshot_database import new_database  # noqa: PLC0415 - slow to import and needed by few commands
+    from jobs.sql_views.database import new_database  # noqa: PLC0415 - slow to import and needed by few commands
 
     with closing(new_database()) as database:
         database.register("b", before.select([*key, *columns]))

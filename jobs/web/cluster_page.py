@@ -18,7 +18,7 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse, decode_rows
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.runtime.settings import Settings
-from jobs.sql_views.snapshot_database import Summaries, structs_of
+from jobs.sql_views.database import Summaries, structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedLeadership
 from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
 from jobs.web.embedded_table import EmbeddedTable, masked_column

@@ -34,7 +34,7 @@ from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.plans_reader import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
 from jobs.runtime.settings import Settings
-from jobs.sql_views.snapshot_database import Summaries, structs_of
+from jobs.sql_views.database import Summaries, structs_of
 from jobs.web.charts import Chart, Group, bars, format_number, lines
 from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable, masked_column

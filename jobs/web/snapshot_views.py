@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.arrow_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import IMBALANCE_LISTED
 from schemas.rows import Snapshot
 

@@ -9,7 +9,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.repositories.snapshots import find_snapshot
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
 from tests.docs.generated import path_of
 from tests.docs.markdown import code_blocks

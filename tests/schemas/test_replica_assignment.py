@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.replicas_and_commits import NO_SNAPSHOT
 from jobs.core.arrow_rows import StoredRows
 from jobs.snapshots.health import being_reassigned_or_requested
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from planner.reassignment.pending_requests import is_being_reassigned_or_requested, with_requests
 from schemas.replica_assignment import IS_BEING_REASSIGNED, is_being_reassigned
 

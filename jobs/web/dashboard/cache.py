@@ -16,7 +16,7 @@ import streamlit as st
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.settings import CapacityConf, ClusterConf, Settings
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import (
     brokers_section,
     commits,

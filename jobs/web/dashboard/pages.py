@@ -12,7 +12,7 @@ from markupsafe import Markup
 from jobs.core.arrow_rows import values_of
 from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.plan_change_counts import count_changes
-from jobs.sql_views.snapshot_database import structs_of
+from jobs.sql_views.database import structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary
 from jobs.web.cluster_page import broker_name, health_facts
 from jobs.web.dashboard.cache import (

@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.console_output.replicas_and_commits import NO_SNAPSHOT
 from jobs.execution.admin.resident_controller_client import MAX_CHECK_SECONDS
 from jobs.repositories.actor import this_process
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from schemas.lease_holder import encode_holder
 from schemas.znode_codecs import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor

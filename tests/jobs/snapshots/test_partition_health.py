@@ -21,7 +21,7 @@ from jobs.core.arrow_rows import StoredRows, as_rows
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView
 from jobs.snapshots.health import arrays_of, health_of, unhealthy_masks, with_derived_columns
 from jobs.sql_views import catalog
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import unhealthy_partitions
 from planner.columns.partition_masks import partition_masks
 from tests.jobs.support.kafka.registrations import broker_without_endpoints

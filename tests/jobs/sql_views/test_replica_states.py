@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import find_snapshot
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from planner.rules.state_machines import replica_state
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA
 from schemas.response_codes import KAFKA_STORAGE_ERROR, NO_ERROR

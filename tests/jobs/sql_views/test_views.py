@@ -15,7 +15,7 @@ from jobs.core.arrow_rows import as_rows
 from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import health_of
-from jobs.sql_views.snapshot_database import Summaries
+from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
 from jobs.web.snapshot_views import summaries
 from schemas.columns import TABLE_COLUMNS
