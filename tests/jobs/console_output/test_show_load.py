@@ -199,8 +199,8 @@ def test_a_broker_with_an_unreadable_registration_counts_to_its_last_rack(tmp_pa
     cluster.brokers = [broker(0, 9, rack="a"), broker(1, 9, rack=None, understood=False)]
     cluster.topics, cluster.partitions = [topic("orders")], {("orders", 0): partition([0, 1])}
     lay_tables(warehouse)
-    seen = {"snapshot_id": 1, "broker_id": 1, "broker_epoch": 8, "rack": "b", "last_seen_at": hour}
-    warehouse.append("brokers_last_seen", [seen])
+    last_seen = {"snapshot_id": 1, "broker_id": 1, "broker_epoch": 8, "rack": "b", "last_seen_at": hour}
+    warehouse.append("brokers_last_seen", [last_seen])
     cluster.snapshot()
     warehouse.append("broker_load", [broker_row(hour, number, KIB) for number in range(2)])
 
