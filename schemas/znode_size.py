@@ -6,4 +6,4 @@ ZNODE_LIMIT_REASON: Final = "ZooKeeper takes about a megabyte a request (jute.ma
 """Reason why a znode must not be larger than a limit; part of messages."""
 
 ZNODE_LIMIT: Final = 1_000_000
-"""Bytes, below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
+"""Maximum bytes of a znode: jute.maxbuffer (1,048,575) less room for the checks in the same multi."""

@@ -17,6 +17,7 @@ from jobs.core.errors import UsageError
 from jobs.repositories.controller_epochs import epoch_regression_message, later_states_message
 from jobs.repositories.snapshots import PARTITION, rows_as_of, table_as_of
 from jobs.snapshots.diff import Difference, differences
+from schemas.broker_config_defaults import VERSION_PREFIX
 from schemas.broker_config_names import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.enums import NO_CONTROLLER, PartitionState, SecurityKind
 from schemas.rows import BrokerConfig, QuarantinedZnode, SecurityEntry, Snapshot
@@ -173,7 +174,7 @@ def _returned(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, dict[str, s
     """Return the settings of each broker that it returned itself, without versions of APIs."""
     configs: dict[int, dict[str, str | None]] = {}
     for row in rows_as_of(warehouse, snapshot, BrokerConfig, ("assumed", "=", False)):
-        if row.name not in NOT_CARRIED and not row.name.startswith("api."):
+        if row.name not in NOT_CARRIED and not row.name.startswith(VERSION_PREFIX):
             configs.setdefault(row.broker_id, {})[row.name] = row.value
     return configs
 

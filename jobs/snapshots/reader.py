@@ -23,6 +23,7 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.topic_reading import StagedRowCount, stage_topics
+from schemas.broker_config_defaults import VERSION_PREFIX
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.security_digests import SecurityReading
 from schemas.text import join_ids, pluralise
@@ -129,7 +130,7 @@ def _counts(phases: Phases, tallies: Sequence[StagedRowCount]) -> dict[str, int]
 
 
 def _warn_of_silent_brokers(configs: list[BrokerConfig]) -> None:
-    answered = {row.broker_id for row in configs if row.name.startswith("api.") and not row.assumed}
+    answered = {row.broker_id for row in configs if row.name.startswith(VERSION_PREFIX) and not row.assumed}
     silent = {row.broker_id for row in configs} - answered
     if silent:
         log(

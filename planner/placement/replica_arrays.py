@@ -71,13 +71,13 @@ def pad_rows(offsets: Ints, values: Ints) -> Ints:
 
 def keep_places(before: Ints, after: Ints) -> None:
     """Let each remaining replica of `after` keep its position, and put new replicas into the free positions."""
-    of_all, rows = after, np.flatnonzero((before != after).any(axis=0))
-    before, after = before[:, rows], after[:, rows]
-    gone, new = arrivals(after, before), arrivals(before, after)
-    width = len(before)
+    rows = np.flatnonzero((before != after).any(axis=0))
+    old, replicas = before[:, rows], after[:, rows]
+    gone, new = arrivals(replicas, old), arrivals(old, replicas)
+    width = len(old)
     free = np.argsort(~gone, axis=0, kind="stable")
     nth = np.maximum(np.cumsum(new, axis=0) - 1, 0)
     of_new = np.where(nth < gone.sum(axis=0), np.take_along_axis(free, nth, axis=0), width + nth)
-    stood = np.array([(replicas == before).argmax(axis=0) for replicas in after])
-    place = np.where(new, of_new, np.where(after == NO_BROKER, 3 * width, stood))
-    of_all[:, rows] = np.take_along_axis(after, np.argsort(place, axis=0, kind="stable"), axis=0)
+    stood = np.array([(slot == old).argmax(axis=0) for slot in replicas])
+    place = np.where(new, of_new, np.where(replicas == NO_BROKER, 3 * width, stood))
+    after[:, rows] = np.take_along_axis(replicas, np.argsort(place, axis=0, kind="stable"), axis=0)

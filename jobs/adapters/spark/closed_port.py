@@ -49,7 +49,7 @@ def close_port(port: int, before: AbstractSet[TcpSocket]) -> None:
         )
 
 
-def strangers_at(port: int, before: AbstractSet[TcpSocket] = frozenset()) -> set[int]:
+def strangers_at(port: int, before: AbstractSet[TcpSocket]) -> set[int]:
     """Return the other ports of connections that this process did not open, also of those just closed."""
     own = _own_sockets()
     rows = [row for row in tcp_sockets() if row not in before and row.state != _LISTEN]

@@ -14,7 +14,7 @@ from kazoo.protocol import serialization as sent
 
 from jobs.adapters.zookeeper.multi_operations import Create, Op, SetData
 from jobs.adapters.zookeeper.znode_reads import forbidden
-from schemas.znode_size import ZNODE_LIMIT_REASON
+from schemas.znode_size import ZNODE_LIMIT, ZNODE_LIMIT_REASON
 
 _NOT_THE_CAUSE: Final = (RolledBackError, RuntimeInconsistency)
 _VERBS: Final = {
@@ -85,18 +85,14 @@ def multi_bytes(multi: TransactionRequest) -> int:
     return len(sent.Transaction(multi.operations).serialize())
 
 
-MAX_ZNODE_BYTES: Final = 1_000_000
-"""Maximum bytes of a topic with its config: jute.maxbuffer (1,048,575) less room for the checks in the same multi."""
-
-
 def too_large(ops: Iterable[Op]) -> MultiFailure | None:
     """Find a znode whose new content exceeds a request: a moving partition names its replicas three times."""
     for op in ops:
         size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
-        if size_of_data > MAX_ZNODE_BYTES:
+        if size_of_data > ZNODE_LIMIT:
             verb = "set" if isinstance(op, SetData) else "create"
             reason = (
-                f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}: "
+                f"it would take {size_of_data:,} bytes, more than {ZNODE_LIMIT:,}: "
                 f"{ZNODE_LIMIT_REASON}; move fewer at once"
             )
             return MultiFailure(verb, op.path, TooLargeError(reason))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.multi_failure import MAX_ZNODE_BYTES
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.znode_reads import Znode
 from jobs.core.errors import RefusedError
@@ -30,7 +29,7 @@ from schemas.znode_codecs import (
     read_assignment,
 )
 from schemas.znode_paths import topic_path
-from schemas.znode_size import ZNODE_LIMIT_REASON
+from schemas.znode_size import ZNODE_LIMIT, ZNODE_LIMIT_REASON
 
 
 @dataclass(slots=True)
@@ -86,10 +85,10 @@ def refuse_too_large(client: KazooClient, plan: Plan, pending: Iterable[Change])
     """Raise RefusedError, before anything is written, if the content of a pending topic exceeds a request."""
     topics = TopicZnodes.of(plan)
     for name, size in _sizes(client, topics, [change for change in pending if change.partition is not None]):
-        if size > MAX_ZNODE_BYTES:
+        if size > ZNODE_LIMIT:
             raise RefusedError(
                 f"{topic_path(name)} and its configuration would take {size:,} bytes, more than "
-                f"{MAX_ZNODE_BYTES:,}: {ZNODE_LIMIT_REASON}; nothing was written; plan the topic with fewer partitions "
+                f"{ZNODE_LIMIT:,}: {ZNODE_LIMIT_REASON}; nothing was written; plan the topic with fewer partitions "
                 "or replicas",
             )
 

@@ -168,7 +168,7 @@ def test_too_large_move_does_not_block_others(
     initialize(controller)
     clock = [0.0]  # time stands still, as cycles take seconds on a busy machine
     controller.writer.pace = Pace(SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr("jobs.adapters.zookeeper.multi_failure.MAX_ZNODE_BYTES", 130)
+    monkeypatch.setattr("jobs.adapters.zookeeper.multi_failure.ZNODE_LIMIT", 130)
 
     tree.write(REASSIGN, encode_partitions([TopicPartition("large", 0, [0, 2]), TopicPartition("small", 0, [1, 0])]))
     drain_watches(controller)
@@ -185,7 +185,7 @@ def test_too_large_move_does_not_block_others(
     assert len([line for line in log if "failed" in line or "cannot set" in line]) == 2
     assert controller.summary.stale == 2
 
-    monkeypatch.setattr("jobs.adapters.zookeeper.multi_failure.MAX_ZNODE_BYTES", 1_000)
+    monkeypatch.setattr("jobs.adapters.zookeeper.multi_failure.ZNODE_LIMIT", 1_000)
     run_until_quiet(controller)
     assert tree.assignment("large").partitions[0] == [0, 1]
     clock[0] += 9
@@ -388,7 +388,7 @@ def test_election_of_an_unwritable_partition_is_dropped(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in Kafka; the request would block all others."""
-    monkeypatch.setattr("jobs.adapters.zookeeper.multi_failure.MAX_ZNODE_BYTES", 40)
+    monkeypatch.setattr("jobs.adapters.zookeeper.multi_failure.ZNODE_LIMIT", 40)
     led_by_others(tree, controller)
     tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 0, [2, 1])]))
     tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
